@@ -1,0 +1,308 @@
+"""Every metric, label, closed vocabulary and table of words that semhealth knows, as typed values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+# ---------------------------------------------------------------- closed vocabularies (docs/exchange-record.md)
+
+OUTCOMES = (
+    "completed", "incomplete", "blocked", "truncated", "error_event", "upstream_error", "client_disconnect",
+)  # fmt: skip
+VALIDITY_CHECKED = (
+    "valid", "not_json", "fenced", "trailing_text", "non_standard_number", "duplicate_key", "schema_violation",
+    "contract_violation",
+)  # fmt: skip
+VALIDITY_UNCHECKED = (
+    "truncated", "blocked", "refusal", "empty", "output_over_cap", "schema_invalid", "schema_unresolvable",
+    "schema_recursion", "contract_error", "validator_timeout", "skipped",
+)  # fmt: skip
+VALIDITY_RESULTS = VALIDITY_CHECKED + VALIDITY_UNCHECKED
+VALIDITY_KINDS = ("json", "json_schema", "tool_arguments", "contract")
+RELEVANCE_REASONS = (
+    "empty_output", "tool_only", "blocked", "truncated", "no_query", "no_context", "language_unsupported",
+    "sampled_out", "budget", "model_not_ready",
+)  # fmt: skip
+LANGUAGES = ("latin", "cjk", "other", "mixed")
+ERROR_KINDS = (
+    "rate_limited", "quota_exhausted", "overloaded", "invalid_request", "auth", "not_found", "timeout",
+    "content_filter", "server_error", "unclassified",
+)  # fmt: skip
+TRANSPORTS = ("json", "sse", "ndjson", "json_array", "eventstream", "length_prefixed", "websocket", "opaque")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+ANOMALIES = (
+    "unterminated_final_event",  # an SSE event without its empty line; not counted as an event
+    "event_over_cap",  # one SSE event larger than the bound
+    "frame_over_cap",  # one line, frame or body larger than the bound
+    "decompress_over_cap",  # decoded body larger than the bound
+    "content_type_mismatch",  # the body is not what the header says
+    "encoding_unsupported",  # a content coding that is not read
+    "encoding_broken",  # a content coding that does not decode
+    "framing_broken",  # chunked coding that does not parse
+    "usage_missing",  # the answer was complete and named no usage
+    "observation_lost",  # seen in part
+    "crc_mismatch",  # an AWS event-stream frame with a wrong checksum
+    "text_over_cap",  # more visible text than is kept for scoring
+    "request_over_cap",  # a request body larger than is read
+    "request_unreadable",  # a request body that is not the JSON its dialect speaks
+    "choices_over_cap",  # more choices or tool calls than are kept
+    "header_unreadable",  # a rate-limit or load header that does not parse
+)
+UNOBSERVED_REASONS = (
+    "queue_full",  # the bounded buffer to the analyst was full
+    "analyst_down",  # no analyst was connected
+    "analyst_lost",  # told, but the analyst died before it said so
+    "proxy_lost",  # the proxy worker died with the exchange
+    "analysis_failed",  # the analyst met a fault of its own
+)
+REFUSED_REASONS = (
+    "no_route", "bad_request", "head_over_cap", "unsupported_protocol", "over_connections", "draining",
+)  # fmt: skip
+THROTTLE_SOURCES = ("upstream", "sidecar")
+VERDICTS = ("met", "missed")
+TOKEN_TYPES = ("input", "output", "cache_read", "cache_write", "reasoning")
+
+# What a provider's finish word means for an outcome.
+Ending = Literal["completed", "incomplete", "blocked", "refusal", "error"]
+
+FINISH_WORDS: dict[str, Ending] = {
+    # OpenAI and those who speak like it
+    "stop": "completed", "tool_calls": "completed", "function_call": "completed", "length": "incomplete",
+    "content_filter": "blocked", "error": "error", "eos": "completed", "eos_token": "completed",
+    "model_length": "incomplete", "insufficient_system_resource": "error", "abort": "incomplete",
+    # Responses API
+    "completed": "completed", "incomplete": "incomplete", "max_output_tokens": "incomplete", "failed": "error",
+    # Anthropic
+    "end_turn": "completed", "stop_sequence": "completed", "tool_use": "completed", "max_tokens": "incomplete",
+    "pause_turn": "incomplete", "refusal": "refusal", "model_context_window_exceeded": "incomplete",
+    # Bedrock
+    "guardrail_intervened": "blocked", "content_filtered": "blocked", "finish": "completed",
+    "malformed_tool_use": "error", "malformed_model_output": "error",
+    # Gemini
+    "STOP": "completed", "MAX_TOKENS": "incomplete", "SAFETY": "blocked", "RECITATION": "blocked",
+    "LANGUAGE": "blocked", "BLOCKLIST": "blocked", "PROHIBITED_CONTENT": "blocked", "SPII": "blocked",
+    "IMAGE_SAFETY": "blocked", "IMAGE_PROHIBITED_CONTENT": "blocked", "MALFORMED_FUNCTION_CALL": "error",
+    "UNEXPECTED_TOOL_CALL": "error", "OTHER": "incomplete", "FINISH_REASON_UNSPECIFIED": "incomplete",
+    # Cohere
+    "COMPLETE": "completed", "STOP_SEQUENCE": "completed", "TOOL_CALL": "completed", "ERROR": "error",
+    "ERROR_TOXIC": "blocked", "ERROR_LIMIT": "incomplete", "USER_CANCEL": "incomplete",
+}  # fmt: skip
+
+# OpenTelemetry gen_ai.provider.name by the end of the upstream's host name (its enumeration, else a plain name).
+PROVIDER_HOSTS: tuple[tuple[str, str], ...] = (
+    ("api.openai.com", "openai"), ("openai.azure.com", "azure.ai.openai"),
+    ("cognitiveservices.azure.com", "azure.ai.openai"), ("services.ai.azure.com", "azure.ai.inference"),
+    ("models.ai.azure.com", "azure.ai.inference"), ("inference.ml.azure.com", "azure.ai.inference"),
+    ("api.anthropic.com", "anthropic"), ("api.groq.com", "groq"), ("api.mistral.ai", "mistral_ai"),
+    ("api.deepseek.com", "deepseek"), ("api.perplexity.ai", "perplexity"), ("api.x.ai", "x_ai"),
+    ("api.cohere.com", "cohere"), ("api.cohere.ai", "cohere"), ("generativelanguage.googleapis.com", "gcp.gemini"),
+    ("aiplatform.googleapis.com", "gcp.vertex_ai"), ("ml.cloud.ibm.com", "ibm.watsonx.ai"),
+    ("api.moonshot.ai", "moonshot_ai"), ("api.moonshot.cn", "moonshot_ai"), ("openrouter.ai", "openrouter"),
+    ("api.together.xyz", "together"), ("api.fireworks.ai", "fireworks"), ("api.cerebras.ai", "cerebras"),
+    ("router.huggingface.co", "huggingface"), ("api-inference.huggingface.co", "huggingface"),
+    ("api.sambanova.ai", "sambanova"),
+)  # fmt: skip
+
+
+def provider_of(host: str) -> str | None:
+    """The provider of an upstream host (port allowed), or None where the host tells nothing."""
+    name = host.rsplit(":", 1)[0].lower() if host.count(":") == 1 else host.lower()
+    if name.startswith("bedrock-runtime.") and name.endswith(".amazonaws.com"):
+        return "aws.bedrock"
+    for suffix, provider in PROVIDER_HOSTS:
+        if name == suffix or name.endswith("." + suffix) or name.endswith("-" + suffix):
+            return provider
+    return None
+
+
+# ---------------------------------------------------------------- labels
+
+
+class Label(Struct, frozen=True):
+    """`values` closes the set; an open set keeps its first `bound` values and calls the rest `other`."""
+
+    name: str
+    help: str
+    values: tuple[str, ...] | None = None
+    bound: int = 100
+
+
+LABELS: dict[str, Label] = {
+    label.name: label
+    for label in (
+        Label("route", "name of the configured route", bound=200),
+        Label("provider", "gen_ai.provider.name, or `unknown`", bound=50),
+        Label("model", "served model, else the requested one of a 2xx answer; `unknown` where none was named", bound=100),
+        Label("operation", "gen_ai.operation.name, or `unknown`", bound=20),
+        Label("outcome", "how the exchange ended", OUTCOMES),
+        Label("kind", "what was judged: json, json_schema, tool_arguments, contract", VALIDITY_KINDS),
+        Label("result", "validity result", VALIDITY_RESULTS),
+        Label("keyword", "JSON Schema keyword that failed", bound=60),
+        Label("language", "script of query and answer", LANGUAGES),
+        Label("scope", "what a limit counts", bound=30),
+        Label("window", "over which time a limit counts, or `unknown`", bound=30),
+        Label("source", "who made the answer", THROTTLE_SOURCES),
+        Label("limiter", "what said it limited, or `unknown`", bound=20),
+        Label("error_kind", "kind of error", ERROR_KINDS),
+        Label("phase", "phase of the upstream's work", bound=40),
+        Label("type", "kind of token", TOKEN_TYPES),
+        Label("verdict", "whether a token came in time", VERDICTS),
+        Label("unobserved", "why an exchange has no record", UNOBSERVED_REASONS),
+        Label("refused", "why the sidecar refused a request", REFUSED_REASONS),
+        Label("relevance_reason", "why an exchange has no context relevance", RELEVANCE_REASONS),
+        Label("anomaly", "what was odd on the wire", ANOMALIES),
+        Label("worker", "proxy worker", bound=64),
+        Label("process", "a process of the sidecar", ("proxy", "analyst", "embedder", "validator")),
+        Label("version", "version of semhealth", bound=2),
+        Label("metric", "a metric of this catalogue", bound=200),
+        Label("rule", "finding rule", bound=60),
+        Label("severity", "severity of a finding", ("info", "warning", "critical")),
+    )
+}  # fmt: skip
+
+# ---------------------------------------------------------------- metrics
+
+Kind = Literal["counter", "gauge", "histogram", "window_ratio", "window_median"]
+
+
+class Metric(Struct, frozen=True):
+    """One metric. `labels` are label names in the order readings give their values.
+
+    A label whose Prometheus name differs from its row in LABELS is written `name=row` (`reason=unobserved`).
+    `window_ratio` and `window_median` are gauges over the last 5 minutes that vanish when their window is empty; each
+    brings `<name>_observations` (and a ratio `good ÷ all` takes readings of 0 or 1). `lives` is how long, in seconds, a
+    gauge stays after it was last set; None is for ever. `otel` is the OpenTelemetry name where a convention has one.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    unit: str = ""
+    buckets: tuple[float, ...] = ()
+    otel: str | None = None
+    lives: float | None = None
+
+
+# Bounds lie at every default threshold: R3 5 and 15 ms, R4 50, 80 and 180 ms, R2 0.63 0.75 0.81 0.89, R5 0.70 0.85 0.95.
+SECONDS = (
+    0.005, 0.01, 0.02, 0.04, 0.05, 0.08, 0.12, 0.18, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84,
+    327.68,
+)  # fmt: skip
+GAP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SCORES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.63, 0.7, 0.75, 0.81, 0.85, 0.89, 0.9, 0.95, 1.0)
+RATIOS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99, 1.0)
+MICRO_SECONDS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+
+METRICS: tuple[Metric, ...] = (
+    # The three headline gauges.
+    Metric("semantic_health_model_output_validity_rate", "window_ratio",
+           "Valid share of the structured outputs checked in the last 5 minutes.", ("route", "model")),
+    Metric("semantic_health_context_relevance_score", "window_median",
+           "Median context relevance of the exchanges scored in the last 5 minutes, calibrated to 0-1.",
+           ("route", "model")),
+    Metric("semantic_health_stream_continuity_index_seconds", "window_median",
+           "Median over the streams of the last 5 minutes of the standard deviation of gaps between content frames.",
+           ("route", "model"), "seconds"),
+    # Exchanges.
+    Metric("semantic_health_exchanges_total", "counter", "Exchanges recorded, by how they ended.",
+           ("route", "provider", "model", "operation", "outcome")),
+    Metric("semantic_health_operation_duration_seconds", "histogram",
+           "From forwarding the request to the end of the response.",
+           ("route", "provider", "model", "operation"), "seconds", SECONDS, "gen_ai.client.operation.duration"),
+    Metric("semantic_health_errors_total", "counter", "Exchanges that ended in an error, by kind and by who made it.",
+           ("route", "provider", "model", "kind=error_kind", "source")),
+    Metric("semantic_health_anomalies_total", "counter", "Oddities met on the wire.", ("route", "anomaly")),
+    # Validity.
+    Metric("semantic_health_output_validations_total", "counter",
+           "Judgements of structured output: one per choice and per tool call.", ("route", "model", "kind", "result")),
+    Metric("semantic_health_output_validation_failures_total", "counter",
+           "Outputs that broke their schema, by the keyword that failed first.", ("route", "model", "keyword")),
+    # Relevance.
+    Metric("semantic_health_context_relevance", "histogram", "Context relevance per scored exchange.",
+           ("route", "model", "language"), "", SCORES),
+    Metric("semantic_health_answer_relevance", "histogram", "Answer relevance per scored exchange.",
+           ("route", "model", "language"), "", SCORES),
+    Metric("semantic_health_groundedness", "histogram", "Groundedness of the answer in its context per scored exchange.",
+           ("route", "model", "language"), "", SCORES),
+    Metric("semantic_health_relevance_unscored_total", "counter", "Exchanges without a context relevance, by reason.",
+           ("route", "reason=relevance_reason")),
+    # Continuity.
+    Metric("semantic_health_stream_gap_stddev_seconds", "histogram",
+           "Standard deviation of the gaps between content frames, per stream.", ("route", "model"), "seconds",
+           GAP_SECONDS),
+    Metric("semantic_health_stream_longest_gap_seconds", "histogram", "Longest gap between content frames, per stream.",
+           ("route", "model"), "seconds", GAP_SECONDS),
+    Metric("semantic_health_stream_stalls_total", "counter", "Gaps longer than the stall threshold.",
+           ("route", "model")),
+    Metric("semantic_health_stream_deadlines_total", "counter",
+           "Deadlines for content frames, met and missed (fluidity as in Etalon).", ("route", "model", "verdict")),
+    Metric("semantic_health_streams_total", "counter", "Streams with at least one content frame.", ("route", "model")),
+    Metric("semantic_health_time_to_first_token_seconds", "histogram",
+           "From forwarding the request to the first generated token (text, reasoning or tool call) of a stream.",
+           ("route", "model"), "seconds", SECONDS),
+    Metric("semantic_health_time_to_first_chunk_seconds", "histogram",
+           "From forwarding the request to the first byte of a streamed body.",
+           ("route", "provider", "model", "operation"), "seconds", SECONDS, "gen_ai.client.operation.time_to_first_chunk"),
+    Metric("semantic_health_time_per_output_token_seconds", "histogram",
+           "Time between first and last content frame by output tokens less one, where usage is known.",
+           ("route", "model"), "seconds", GAP_SECONDS),
+    Metric("semantic_health_client_blocked_seconds_total", "counter", "Time that streams waited for a slow client.",
+           ("route",), "seconds"),
+    # Signals.
+    Metric("semantic_health_rate_limit_limit", "gauge", "Limit as the upstream last stated it.",
+           ("route", "provider", "scope", "window"), lives=300.0),
+    Metric("semantic_health_rate_limit_remaining", "gauge", "Remaining allowance as the upstream last stated it.",
+           ("route", "provider", "scope", "window"), lives=300.0),
+    Metric("semantic_health_rate_limit_reset_timestamp_seconds", "gauge", "When the allowance is full again.",
+           ("route", "provider", "scope", "window"), "seconds", lives=300.0),
+    Metric("semantic_health_rate_limit_observed_timestamp_seconds", "gauge", "When the limit was last stated.",
+           ("route", "provider", "scope", "window"), "seconds", lives=300.0),
+    Metric("semantic_health_throttled_total", "counter", "Answers that said to come back later (429, 503, 529).",
+           ("route", "source", "limiter", "kind=error_kind")),
+    Metric("semantic_health_model_load_ratio", "gauge", "Model load as the upstream last stated it (X-Model-Load).",
+           ("route", "model"), lives=300.0),
+    Metric("semantic_health_upstream_phase_seconds", "histogram", "Time the upstream says a phase took.",
+           ("route", "model", "phase"), "seconds", SECONDS),
+    Metric("semantic_health_kv_cache_hit_ratio", "histogram", "KV-cache hit share as the upstream states it.",
+           ("route", "model", "phase"), "", RATIOS),
+    Metric("semantic_health_tokens_total", "counter", "Tokens as the provider reported them, in normal form.",
+           ("route", "model", "type")),
+    # The sidecar itself.
+    Metric("semantic_health_unobserved_total", "counter", "Forwarded exchanges that have no record, by reason.",
+           ("reason=unobserved",)),
+    Metric("semantic_health_forwarded_total", "counter", "Exchanges forwarded, counted by the proxy when they end."),
+    Metric("semantic_health_refused_total", "counter", "Requests that the sidecar itself refused.",
+           ("reason=refused",)),
+    Metric("semantic_health_in_flight", "gauge", "Exchanges being forwarded now.", ("worker",), lives=15.0),
+    Metric("semantic_health_queue_bytes", "gauge", "Bytes waiting for the analyst.", ("worker",), "bytes", lives=15.0),
+    Metric("semantic_health_proxy_added_seconds", "histogram", "The sidecar's own share of the time, per exchange.", (),
+           "seconds", MICRO_SECONDS),
+    Metric("semantic_health_event_loop_lag_seconds", "histogram", "How late timers ran in the proxy.", (), "seconds",
+           MICRO_SECONDS),
+    Metric("semantic_health_analysis_seconds", "histogram", "Time from the end of an exchange to its record.", (),
+           "seconds", SECONDS),
+    Metric("semantic_health_process_restarts_total", "counter", "Processes of the sidecar that died and came back.",
+           ("process",)),
+    Metric("semantic_health_relevance_ready", "gauge", "1 when the embedding model is loaded."),
+    Metric("semantic_health_readings_dropped_total", "counter", "Readings refused because they were not a finite number.",
+           ("metric",)),
+    Metric("semantic_health_label_overflow_total", "counter", "Label values counted as `other` because a bound was met.",
+           ("metric",)),
+    Metric("semantic_health_export_failures_total", "counter", "OTLP exports that failed."),
+    Metric("semantic_health_build_info", "gauge", "Always 1.", ("version",)),
+)  # fmt: skip
+
+BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}
+
+
+def label_names(metric: Metric) -> tuple[str, ...]:
+    """Label names as exported, without the row that governs them."""
+    return tuple(name.split("=", 1)[0] for name in metric.labels)
+
+
+def label_rules(metric: Metric) -> tuple[Label, ...]:
+    """The row of LABELS that governs each label, in order."""
+    return tuple(LABELS[name.rsplit("=", 1)[-1]] for name in metric.labels)

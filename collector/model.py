@@ -1,0 +1,513 @@
+"""The facts that pass between the rooms: events, frames, deltas, exchanges, readings, and the small protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# ---------------------------------------------------------------- events: what the proxy tells the analyst
+
+HowEnded = Literal[
+    "complete",  # the response's framing was satisfied, or the tunnel closed
+    "client_disconnect",  # the service went away first
+    "upstream_cut",  # upstream closed or reset inside the response, or broke the protocol
+    "connect_failed",  # no connection to the upstream; the proxy answered 502
+    "upstream_failed",  # the connection broke before any response; the proxy answered 502
+    "upstream_timeout",  # connecting or the response head took too long; the proxy answered 504
+    "shutdown",  # the proxy's own deadline ended it
+]
+
+
+class RequestSeen(Struct, frozen=True, array_like=True, tag="q", gc=False):
+    """A request head has arrived in full. `at` is monotonic seconds, `wall` Unix seconds.
+
+    `head` is the client's bytes up to and including the empty line; its body follows as `BytesSeen`.
+    """
+
+    id: int
+    at: float
+    wall: float
+    route: str
+    head: bytes
+
+
+class ResponseSeen(Struct, frozen=True, array_like=True, tag="p", gc=False):
+    """A final (not 1xx, but 101) response head has arrived in full.
+
+    `forwarded_at` is when the request head was written upstream; `connect` the seconds spent connecting, None when
+    a pooled connection served.
+    """
+
+    id: int
+    at: float
+    forwarded_at: float
+    connect: float | None
+    head: bytes
+
+
+class BytesSeen(Struct, frozen=True, array_like=True, tag="b", gc=False):
+    """Bytes after a head, exactly as on the wire (transfer coding included), at the time they were read."""
+
+    id: int
+    at: float
+    from_upstream: bool
+    data: bytes
+
+
+class ClientBlocked(Struct, frozen=True, array_like=True, tag="c", gc=False):
+    """The client did not read for `seconds`, until `at`; the upstream was not read meanwhile."""
+
+    id: int
+    at: float
+    seconds: float
+
+
+class ExchangeEnded(Struct, frozen=True, array_like=True, tag="e", gc=False):
+    """The last event of an exchange. `added` is the sidecar's own share of the time, in seconds.
+
+    `status` is what the client was sent when the proxy itself answered, else None.
+    """
+
+    id: int
+    at: float
+    how: HowEnded
+    added: float
+    status: int | None = None
+    forwarded_at: float | None = None
+    connect: float | None = None
+
+
+class ExchangeDropped(Struct, frozen=True, array_like=True, tag="d", gc=False):
+    """The proxy stopped telling of this exchange; it was counted there, and the analyst forgets it."""
+
+    id: int
+
+
+class ProxyVitals(Struct, frozen=True, array_like=True, tag="v", gc=False):
+    """Cumulative totals of one proxy worker, sent when it connects and about once a second.
+
+    `boot` names the life of the worker: totals start at 0 with a new one.
+    """
+
+    worker: int
+    boot: str
+    at: float
+    forwarded: int
+    unobserved: dict[str, int]
+    refused: dict[str, int]
+    in_flight: int
+    queue_bytes: int
+    loop_lag: float
+
+
+Event = RequestSeen | ResponseSeen | BytesSeen | ClientBlocked | ExchangeEnded | ExchangeDropped | ProxyVitals
+
+# On the socket: 4-byte big-endian length, then one msgpack list.
+# Events flow to the analyst, ids of ended exchanges flow back.
+encode_events: Callable[[list[Event]], bytes] = msgspec.msgpack.Encoder().encode
+decode_events: Callable[[bytes | memoryview], list[Event]] = msgspec.msgpack.Decoder(list[Event]).decode
+encode_acknowledged: Callable[[list[int]], bytes] = msgspec.msgpack.Encoder().encode
+decode_acknowledged: Callable[[bytes | memoryview], list[int]] = msgspec.msgpack.Decoder(list[int]).decode
+
+
+# ---------------------------------------------------------------- heads
+
+
+class Headers(Struct, frozen=True):
+    """Header lines in order. Names are lower-cased; values are stripped text (latin-1 when not UTF-8)."""
+
+    lines: tuple[tuple[str, str], ...] = ()
+
+    def first(self, name: str) -> str | None:
+        """The first value of a lower-case name, or None."""
+        for key, value in self.lines:
+            if key == name:
+                return value
+        return None
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a lower-case name, in order."""
+        return [value for key, value in self.lines if key == name]
+
+
+class RequestHead(Struct, frozen=True):
+    """`path` is the path the upstream sees, without its query; `host` is the upstream's, with its port if any."""
+
+    method: str
+    path: str
+    host: str
+    headers: Headers
+    hint: str | None = None  # a provider named by the route or the recording
+    dialect: str | None = None  # a dialect named by the route
+
+
+class ResponseHead(Struct, frozen=True):
+    status: int
+    headers: Headers
+
+
+# ---------------------------------------------------------------- wire and dialects
+
+
+class Frame(Struct, frozen=True, gc=False):
+    """One message of a transport: an SSE event, an NDJSON line, a whole body. Its data is not yet decoded.
+
+    `kind` is `data`, or `comment` (an SSE comment), or `empty` (an event or line with no data).
+    """
+
+    data: bytes
+    event: str | None = None
+    kind: Literal["data", "comment", "empty"] = "data"
+
+
+class Codec(Protocol):
+    """Bytes → frames, incremental. `anomalies` are words of the catalogue; past a bound nothing more is read."""
+
+    anomalies: list[str]
+
+    def feed(self, data: bytes) -> Iterable[Frame]: ...
+    def close(self) -> Iterable[Frame]: ...
+
+
+class ReportedUsage(Struct, frozen=True, gc=False):
+    """The provider's own numbers; None is not said."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class Usage(Struct, frozen=True, gc=False):
+    """Normal form: input includes cached tokens, output includes reasoning."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_write_input_tokens: int | None = None
+    reasoning_output_tokens: int | None = None
+
+
+class WireError(Struct, frozen=True):
+    """An error as the provider words it. `kind` is of the catalogue's ERROR_KINDS."""
+
+    type: str | None
+    code: str | None
+    kind: str
+    limiter: str | None = None
+
+
+class TextPiece(Struct, frozen=True, gc=False):
+    choice: int
+    text: str
+
+
+class ToolPiece(Struct, frozen=True, gc=False):
+    """Part of a tool call. The key (choice, index) names the call; a name is given once, arguments grow."""
+
+    choice: int
+    index: int
+    name: str | None = None
+    arguments: str = ""
+
+
+class Finish(Struct, frozen=True, gc=False):
+    choice: int
+    reason: str
+
+
+class Delta(Struct, frozen=True):
+    """What one frame said. Everything is optional."""
+
+    text: tuple[TextPiece, ...] = ()
+    reasoning: tuple[TextPiece, ...] = ()
+    refusal: tuple[TextPiece, ...] = ()
+    tools: tuple[ToolPiece, ...] = ()
+    finish: tuple[Finish, ...] = ()
+    choices: int = 0  # how many choices the body shows; those without a finish are reported as None
+    model: str | None = None
+    usage: ReportedUsage | None = None
+    error: WireError | None = None
+    blocked: bool = False  # the prompt was refused, with no choice to say so
+    ping: bool = False
+    terminal: bool = False  # the dialect's end of stream
+    marker: bool = False  # this frame is nothing but the end marker, such as [DONE]
+    malformed: bool = False
+    phases: tuple[tuple[str, float], ...] = ()  # seconds, told in the body
+    response_id: str | None = None
+
+
+class Reader(Protocol):
+    """Frames of one response → deltas. `normal_usage` is asked once, at the end."""
+
+    def read(self, frame: Frame) -> Delta | None: ...
+    def normal_usage(self, reported: ReportedUsage) -> Usage: ...
+
+
+class Expectation(Struct, frozen=True):
+    """The structured output that the request asked for; `schema` is JSON text, None for plain JSON."""
+
+    kind: Literal["json", "json_schema"]
+    schema: bytes | None = None
+    name: str | None = None
+
+
+class RequestFacts(Struct, frozen=True):
+    """What a dialect reads out of the request. `context` are passages as sent; `query` is the last user turn."""
+
+    model: str | None = None
+    stream: bool = False
+    expectation: Expectation | None = None
+    tool_schemas: dict[str, bytes] = {}
+    query: str | None = None
+    context: tuple[str, ...] = ()
+    max_output_tokens: int | None = None
+
+
+class Dialect(Protocol):
+    """One provider's wire, in both directions. Stateless; readers hold the state of one response."""
+
+    name: str
+    operation: str
+
+    def speaks(self, request: RequestHead, response: ResponseHead) -> bool: ...
+    def request_facts(self, body: bytes) -> RequestFacts: ...
+    def reader(self, request: RequestHead, response: ResponseHead) -> Reader: ...
+
+
+# ---------------------------------------------------------------- the parts of a record (docs/exchange-record.md)
+
+
+class TextFact(Struct, frozen=True):
+    """Hash and length (code points) of a text; the text itself is never exported."""
+
+    sha256: str | None
+    chars: int
+
+
+class TextFacts(Struct, frozen=True):
+    sha256: str | None
+    chars: int
+    choices: tuple[TextFact, ...] = ()
+
+
+class ToolCallFact(Struct, frozen=True):
+    choice: int
+    index: int
+    name: str | None
+    arguments_sha256: str | None
+    arguments_chars: int
+
+
+class ErrorFact(Struct, frozen=True):
+    type: str | None
+    code: str | None
+    kind: str
+    source: Literal["upstream", "sidecar"]
+    limiter: str | None
+    mid_stream: bool
+
+
+class FrameCounts(Struct, frozen=True):
+    data: int | None = None
+    comments: int = 0
+    pings: int = 0
+    malformed: int = 0
+    content: int = 0
+    done_marker: bool = False
+
+
+class ChunkGaps(Struct, frozen=True):
+    """Seconds between content frames; the statistics are None with no gap, `stddev` with fewer than two."""
+
+    count: int
+    mean: float | None = None
+    stddev: float | None = None
+    max: float | None = None
+    gaps: tuple[float, ...] = ()
+
+
+class Timing(Struct, frozen=True):
+    connect: float | None = None
+    headers: float | None = None
+    first_byte: float | None = None
+    first_token: float | None = None
+    first_visible_token: float | None = None
+    duration: float | None = None
+    chunk_gaps: ChunkGaps = ChunkGaps(0)
+    time_per_output_token: float | None = None
+    stalls: int | None = None
+    max_byte_gap: float | None = None
+    client_blocked: float | None = None
+    added: float | None = None
+
+
+class RateLimit(Struct, frozen=True):
+    scope: str
+    window: str | None = None
+    limit: float | None = None
+    remaining: float | None = None
+    used_ratio: float | None = None
+    reset_after: float | None = None
+
+
+class UpstreamFacts(Struct, frozen=True):
+    request_id: str | None = None
+    region: str | None = None
+    residency_requested: str | None = None
+    model_load: float | None = None
+    kv_cache_hit_ratio: float | None = None
+    cache_hit: bool | None = None
+    phases: dict[str, float] = {}
+    load: dict[str, float] = {}
+    processing: float | None = None
+
+
+class Judgement(Struct, frozen=True):
+    choice: int
+    tool_index: int | None
+    kind: str
+    result: str
+    schema_id: str | None = None
+    keyword: str | None = None
+
+
+class Validity(Struct, frozen=True):
+    checked: bool
+    valid: bool | None
+    result: str
+    kind: str
+    schema_id: str | None
+    judgements: tuple[Judgement, ...]
+    tool_arguments: dict[str, str] = {}
+
+
+class RawRelevance(Struct, frozen=True):
+    context_relevance: float | None = None
+    answer_relevance: float | None = None
+    groundedness: float | None = None
+
+
+class Relevance(Struct, frozen=True):
+    scored: bool
+    reason: str | None = None
+    language: str | None = None
+    context_relevance: float | None = None
+    answer_relevance: float | None = None
+    groundedness: float | None = None
+    raw: RawRelevance | None = None
+    windows: int | None = None
+    truncated: bool | None = None
+
+
+class Finding(Struct, frozen=True):
+    rule: str
+    severity: str
+
+
+class Record(Struct, frozen=True):
+    """The public record of one exchange, field for field as in docs/exchange-record.md."""
+
+    id: str
+    started_at: str
+    route: str
+    method: str
+    trace_id: str | None
+    client_request_id: str | None
+    retry_attempt: int | None
+    dialect: str
+    provider: str | None
+    operation: str | None
+    transport: str
+    stream: bool
+    status: int | None
+    outcome: str
+    phase: str | None
+    request_model: str | None
+    response_model: str | None
+    finish_reasons: tuple[str | None, ...]
+    usage: Usage | None
+    usage_reported: ReportedUsage
+    text: TextFacts
+    correction_ratio: float | None
+    tool_calls: tuple[ToolCallFact, ...]
+    error: ErrorFact | None
+    frames: FrameCounts
+    timing: Timing
+    bytes_in: int
+    bytes_out: int
+    rate_limits: tuple[RateLimit, ...]
+    retry_after: float | None
+    upstream: UpstreamFacts
+    validity: Validity | None
+    relevance: Relevance
+    findings: tuple[Finding, ...]
+    anomalies: tuple[str, ...]
+    cost_usd: float | None = None
+    variant: str | None = None
+
+
+# ---------------------------------------------------------------- exchanges and readings
+
+
+class Choice(Struct, frozen=True):
+    """One answer, with its content. `finish` is the provider's word, `ending` the catalogue's reading of it."""
+
+    index: int
+    text: str  # capped, see `text_complete`
+    text_complete: bool
+    finish: str | None
+    ending: str | None
+    refusal_chars: int = 0
+    reasoning_chars: int = 0
+
+
+class ToolCall(Struct, frozen=True):
+    choice: int
+    index: int
+    name: str | None
+    arguments: str
+    arguments_complete: bool
+
+
+class Exchange(Struct, frozen=True):
+    """An ended exchange: the record so far, and the content that measures need and nobody exports."""
+
+    record: Record
+    request: RequestFacts
+    choices: tuple[Choice, ...]
+    tool_calls: tuple[ToolCall, ...]
+    ended_at: float  # Unix seconds
+    monotonic: float
+
+
+class Reading(Struct, frozen=True, array_like=True, gc=False):
+    """One number for one metric of the catalogue; `labels` are values in the order the catalogue names them."""
+
+    metric: str
+    value: float
+    labels: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()  # values of the configured labels, for metrics with a route
+
+
+class Exporter(Protocol):
+    def record(self, reading: Reading) -> None: ...
+
+
+class Embedder(Protocol):
+    """Texts → unit vectors, float32, shape (texts, dimensions)."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
+
+
+class Clock(Protocol):
+    def monotonic(self) -> float: ...
+    def wall(self) -> float: ...
