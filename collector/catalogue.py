@@ -33,7 +33,7 @@ ERROR_KINDS = (
 TRANSPORTS = ("json", "sse", "ndjson", "json_array", "eventstream", "length_prefixed", "websocket", "opaque")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 ANOMALIES = (
-    "unterminated_final_event",  # an SSE event without its empty line; not counted as an event
+    "unterminated_final_event",  # the last SSE event lacked its empty line; it is read where it parses
     "event_over_cap",  # one SSE event larger than the bound
     "frame_over_cap",  # one line, frame or body larger than the bound
     "decompress_over_cap",  # decoded body larger than the bound
@@ -90,6 +90,14 @@ FINISH_WORDS: dict[str, Ending] = {
     "ERROR_TOXIC": "blocked", "ERROR_LIMIT": "incomplete", "USER_CANCEL": "incomplete",
 }  # fmt: skip
 
+
+def ending_of(word: str | None) -> str | None:
+    """What a finish word means; None for no word, `completed` for a word that nobody has listed."""
+    if word is None:
+        return None
+    return FINISH_WORDS.get(word) or FINISH_WORDS.get(word.lower()) or FINISH_WORDS.get(word.upper()) or "completed"
+
+
 # OpenTelemetry gen_ai.provider.name by the end of the upstream's host name (its enumeration, else a plain name).
 PROVIDER_HOSTS: tuple[tuple[str, str], ...] = (
     ("api.openai.com", "openai"), ("openai.azure.com", "azure.ai.openai"),
@@ -112,7 +120,7 @@ def provider_of(host: str) -> str | None:
     if name.startswith("bedrock-runtime.") and name.endswith(".amazonaws.com"):
         return "aws.bedrock"
     for suffix, provider in PROVIDER_HOSTS:
-        if name == suffix or name.endswith("." + suffix) or name.endswith("-" + suffix):
+        if name == suffix or name.endswith(("." + suffix, "-" + suffix)):
             return provider
     return None
 
@@ -287,11 +295,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("semantic_health_process_restarts_total", "counter", "Processes of the sidecar that died and came back.",
            ("process",)),
     Metric("semantic_health_relevance_ready", "gauge", "1 when the embedding model is loaded."),
-    Metric("semantic_health_readings_dropped_total", "counter", "Readings refused because they were not a finite number.",
+    Metric("semantic_health_readings_dropped_total", "counter", "Readings refused: not a finite number, or no series left for it.",
            ("metric",)),
     Metric("semantic_health_label_overflow_total", "counter", "Label values counted as `other` because a bound was met.",
            ("metric",)),
     Metric("semantic_health_export_failures_total", "counter", "OTLP exports that failed."),
+    Metric("semantic_health_exchange_log_lost_total", "counter", "Records that the exchange log could not take."),
     Metric("semantic_health_build_info", "gauge", "Always 1.", ("version",)),
 )  # fmt: skip
 

@@ -26,7 +26,8 @@ HowEnded = Literal[
 
 
 class RequestSeen(Struct, frozen=True, array_like=True, tag="q", gc=False):
-    """A request head has arrived in full. `at` is monotonic seconds, `wall` Unix seconds.
+    """A request head has arrived in full. `at` is monotonic seconds, `wall` Unix seconds (0 for a recording that does
+    not say).
 
     `head` is the client's bytes up to and including the empty line; its body follows as `BytesSeen`.
     """
@@ -165,6 +166,7 @@ class Frame(Struct, frozen=True, gc=False):
     data: bytes
     event: str | None = None
     kind: Literal["data", "comment", "empty"] = "data"
+    terminated: bool = True  # False: the end of the body cut it off
 
 
 class Codec(Protocol):
@@ -246,9 +248,13 @@ class Delta(Struct, frozen=True):
 
 
 class Reader(Protocol):
-    """Frames of one response → deltas. `normal_usage` is asked once, at the end."""
+    """Frames of one response → deltas. `normal_usage` is asked once, at the end.
+
+    `ended_well` tells whether a stream that HTTP ended cleanly is whole although no end marker came.
+    """
 
     def read(self, frame: Frame) -> Delta | None: ...
+    def ended_well(self) -> bool: ...
     def normal_usage(self, reported: ReportedUsage) -> Usage: ...
 
 
@@ -328,7 +334,7 @@ class FrameCounts(Struct, frozen=True):
 class ChunkGaps(Struct, frozen=True):
     """Seconds between content frames; the statistics are None with no gap, `stddev` with fewer than two."""
 
-    count: int
+    count: int | None
     mean: float | None = None
     stddev: float | None = None
     max: float | None = None
@@ -380,6 +386,21 @@ class Judgement(Struct, frozen=True):
     keyword: str | None = None
 
 
+class ValidationTask(Struct, frozen=True):
+    """One output to judge. With a `result` it is decided already; else `text` is to be read against `schema`.
+
+    `schema` is JSON text; None is any JSON (for kind `json`: any JSON object).
+    """
+
+    choice: int
+    tool_index: int | None
+    kind: str
+    text: str = ""
+    schema: bytes | None = None
+    schema_id: str | None = None
+    result: str | None = None
+
+
 class Validity(Struct, frozen=True):
     checked: bool
     valid: bool | None
@@ -417,7 +438,7 @@ class Record(Struct, frozen=True):
     """The public record of one exchange, field for field as in docs/exchange-record.md."""
 
     id: str
-    started_at: str
+    started_at: str | None
     route: str
     method: str
     trace_id: str | None

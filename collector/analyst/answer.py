@@ -1,0 +1,385 @@
+"""The response of one exchange while it runs: bytes → frames → what was said, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from collector import catalogue
+from collector.analyst.accumulate import NewDigest, Rhythm, TextSum
+from collector.model import (
+    Choice,
+    Codec,
+    Delta,
+    Dialect,
+    Frame,
+    FrameCounts,
+    Headers,
+    Reader,
+    ReportedUsage,
+    RequestHead,
+    ResponseHead,
+    ResponseSeen,
+    TextFact,
+    TextFacts,
+    ToolCall,
+    ToolCallFact,
+    WireError,
+)
+from collector.wire.content_coding import ContentDecoder
+from collector.wire.opaque import OpaqueCodec
+from collector.wire.sniff import STREAMS, Sniffer, Transport
+from collector.wire.sse import SseCodec
+from collector.wire.transfer import Dechunker
+from collector.wire.whole import WholeCodec
+
+MAX_CHOICES = 128
+MAX_CALLS = 256
+
+
+class Limits(Struct, frozen=True):
+    """How much of an exchange is read. Bytes, seconds."""
+
+    stall: float = 1.0
+    first_token_deadline: float = 1.0
+    token_deadline: float = 0.1
+    text: int = 256 * 1024
+    request: int = 4 * 1024 * 1024
+    body: int = 16 * 1024 * 1024
+    event: int = 4 * 1024 * 1024
+    decoded: int = 256 * 1024 * 1024
+
+
+class Body:
+    """One direction's bytes: transfer coding and content coding off, counted."""
+
+    def __init__(self, headers: Headers, cap: int) -> None:
+        chunked = (headers.first("transfer-encoding") or "").lower().rstrip().endswith("chunked")
+        self._dechunker = Dechunker() if chunked else None
+        self.decoder = ContentDecoder(headers.all("content-encoding"), cap)
+        self.size = 0
+
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        if self._dechunker is not None:
+            data = self._dechunker.feed(data)
+            if not data:
+                return ()
+        self.size += len(data)
+        if self.decoder.plain:
+            return (data,)
+        return self.decoder.feed(data)
+
+    @property
+    def broken(self) -> bool:
+        return self._dechunker is not None and self._dechunker.broken
+
+    @property
+    def anomalies(self) -> list[str]:
+        return self.decoder.anomalies + (["framing_broken"] if self.broken else [])
+
+
+class Answer:
+    """The response of one exchange while it runs."""
+
+    def __init__(self, limits: Limits, new_digest: NewDigest) -> None:
+        self._limits = limits
+        self._new_digest = new_digest
+        self.head = ResponseHead(0, Headers())
+        self.dialect: Dialect | None = None
+        self.reader: Reader | None = None
+        self.transport: Transport | None = None
+        self.rhythm = Rhythm()
+        self.blocked = 0.0
+        self.first_byte: float | None = None
+        self.first_visible: float | None = None
+        self.max_byte_gap: float | None = None
+        self.model: str | None = None
+        self.usage: ReportedUsage | None = None
+        self.error: WireError | None = None
+        self.prompt_blocked = False
+        self.terminal = False
+        self.phases: dict[str, float] = {}
+        self._forwarded_at = 0.0
+        self._last_byte = 0.0
+        self._last_blocked = 0.0
+        self._body: Body | None = None
+        self._sniffer: Sniffer | None = None
+        self._start = b""
+        self._codec: Codec | None = None
+        self._texts: dict[int, TextSum] = {}
+        self._finish: dict[int, str] = {}
+        self._refusals: dict[int, int] = {}
+        self._reasoning: dict[int, int] = {}
+        self._choices = 0
+        self._calls: dict[tuple[int, int], tuple[str | None, TextSum]] = {}
+        self._data = self._comments = self._pings = self._malformed = self._content = 0
+        self._done = False
+        self._odd: list[str] = []
+
+    # ------------------------------------------------------------ events
+
+    def begin(self, request: RequestHead, head: ResponseHead, event: ResponseSeen, dialects: Sequence[Dialect]) -> None:
+        self.head = head
+        self._forwarded_at = event.forwarded_at
+        self.dialect = dialect_of(request, head, dialects)
+        self.reader = self.dialect.reader(request, head)
+        self._body = Body(head.headers, self._limits.decoded)
+        self._sniffer = Sniffer(head)
+        if request.method == "HEAD" or head.status in (204, 304):
+            self._open(self._sniffer.decide(b"", ended=True) or "opaque")
+        else:
+            fixed = self._sniffer.decide(b"")
+            if fixed is not None:
+                self._open(fixed)
+
+    def bytes_seen(self, data: bytes, at: float) -> None:
+        if self._body is None:
+            return
+        if self.first_byte is None:
+            self.first_byte = at
+        else:
+            gap = max(0.0, at - self._last_byte - (self.blocked - self._last_blocked))
+            if self.max_byte_gap is None or gap > self.max_byte_gap:
+                self.max_byte_gap = gap
+        self._last_byte, self._last_blocked = at, self.blocked
+        for part in self._body.feed(data):
+            self._read(part, at)
+
+    def close(self, at: float) -> None:
+        """The body is over, however it ended."""
+        if self._sniffer is not None and self._codec is None:
+            self._decide(at, ended=True)
+        if self._codec is not None:
+            for frame in self._codec.close():
+                self._frame(frame, at)
+
+    # ------------------------------------------------------------ reading
+
+    def _read(self, data: bytes, at: float) -> None:
+        if self._codec is None:
+            self._start += data
+            self._decide(at, ended=False)
+            return
+        for frame in self._codec.feed(data):
+            self._frame(frame, at)
+
+    def _decide(self, at: float, ended: bool) -> None:
+        if self._sniffer is None:
+            return
+        found = self._sniffer.decide(self._start, ended)
+        if found is None:
+            return
+        if self._sniffer.mismatch and self._start:
+            self._odd.append("content_type_mismatch")
+        self._open(found)
+        start, self._start = self._start, b""
+        if start:
+            self._read(start, at)
+
+    def _open(self, transport: Transport) -> None:
+        self.transport = transport
+        match transport:
+            case "sse":
+                self._codec = SseCodec(self._limits.event)
+            case "json":
+                self._codec = WholeCodec(self._limits.body)
+            case _:
+                self._codec = OpaqueCodec()
+
+    def _frame(self, frame: Frame, at: float) -> None:
+        if frame.kind == "comment":
+            self._comments += 1
+            return
+        if frame.kind == "empty" or self.reader is None:
+            return
+        delta = self.reader.read(frame)
+        if delta is not None and delta.marker:
+            self._done = self.terminal = True
+            return
+        if not frame.terminated and (delta is None or delta.malformed):
+            return
+        self._data += 1
+        if delta is None:
+            return
+        if delta.malformed:
+            self._malformed += 1
+        if delta.ping:
+            self._pings += 1
+        self._take(delta, at)
+
+    def _take(self, delta: Delta, at: float) -> None:
+        if delta.text or delta.reasoning or delta.tools or delta.refusal:
+            self._content += 1
+            if self.transport in STREAMS:
+                self._beat(at, visible=bool(delta.text or delta.refusal))
+            self._take_content(delta)
+        for end in delta.finish:
+            if end.choice < MAX_CHOICES:
+                self._finish[end.choice] = end.reason
+        if delta.choices > self._choices:
+            self._choices = min(delta.choices, MAX_CHOICES)
+        if delta.model:
+            self.model = delta.model
+        if delta.usage is not None:
+            self.usage = _merge(self.usage, delta.usage)
+        for phase, seconds in delta.phases:
+            self.phases[phase] = seconds
+        if delta.error is not None and self.error is None:
+            self.error = delta.error
+        self.prompt_blocked = self.prompt_blocked or delta.blocked
+        self.terminal = self.terminal or delta.terminal
+
+    def _take_content(self, delta: Delta) -> None:
+        for piece in delta.text:
+            kept = self._texts.get(piece.choice)
+            if kept is None:
+                if len(self._texts) >= MAX_CHOICES:
+                    self._odd.append("choices_over_cap")
+                    continue
+                kept = self._texts[piece.choice] = TextSum(self._limits.text, self._new_digest)
+            kept.add(piece.text)
+        for piece in delta.reasoning:
+            self._reasoning[piece.choice] = self._reasoning.get(piece.choice, 0) + len(piece.text)
+        for piece in delta.refusal:
+            self._refusals[piece.choice] = self._refusals.get(piece.choice, 0) + len(piece.text)
+        for call in delta.tools:
+            key = (call.choice, call.index)
+            known = self._calls.get(key)
+            if known is None:
+                if len(self._calls) >= MAX_CALLS:
+                    self._odd.append("choices_over_cap")
+                    continue
+                known = (call.name, TextSum(self._limits.text, self._new_digest))
+                self._calls[key] = known
+            elif call.name is not None and known[0] is None:
+                known = self._calls[key] = (call.name, known[1])
+            if call.arguments:
+                known[1].add(call.arguments)
+
+    def _beat(self, at: float, visible: bool) -> None:
+        limits = self._limits
+        if self.rhythm.first is None:
+            self.rhythm.wait(at - self._forwarded_at, limits.first_token_deadline, limits.token_deadline)
+        self.rhythm.beat(at, self.blocked, limits.stall, limits.token_deadline)
+        if visible and self.first_visible is None:
+            self.first_visible = at
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def body_size(self) -> int:
+        return self._body.size if self._body is not None else 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether the body ended as its dialect says it should; HTTP's own end is the caller's to know."""
+        if self._body is not None and self._body.broken:
+            return False
+        if self.transport == "sse":
+            return self.terminal or (self.reader is not None and self.reader.ended_well())
+        if self.transport == "json" and self.head.headers.first("content-length") is None:
+            return not self._malformed  # a body that only the connection's end ends
+        return True
+
+    def bare_error(self, limited: bool) -> WireError:
+        """The error of a status without a body that says more."""
+        from_body = self.reader.read(Frame(b"{}")) if self.reader is not None else None
+        if from_body is not None and from_body.error is not None:
+            return from_body.error
+        return WireError(None, None, "unclassified")
+
+    def anomalies(self) -> list[str]:
+        words = list(self._odd)
+        if self._body is not None:
+            words += self._body.anomalies
+        if self._codec is not None:
+            words += self._codec.anomalies
+        if any(not text.complete for text in self._texts.values()):
+            words.append("text_over_cap")
+        return words
+
+    def _indexes(self) -> list[int]:
+        named = {*self._texts, *self._finish, *self._refusals, *self._reasoning, *(c for c, _ in self._calls)}
+        return sorted(named | set(range(self._choices)))[:MAX_CHOICES]
+
+    def all_choices(self) -> tuple[Choice, ...]:
+        found = []
+        for index in self._indexes():
+            text = self._texts.get(index)
+            finish = self._finish.get(index)
+            found.append(
+                Choice(
+                    index,
+                    text.text() if text is not None else "",
+                    text.complete if text is not None else True,
+                    finish,
+                    catalogue.ending_of(finish),
+                    self._refusals.get(index, 0),
+                    self._reasoning.get(index, 0),
+                )
+            )
+        return tuple(found)
+
+    def all_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(
+            ToolCall(choice, index, name, arguments.text(), arguments.complete)
+            for (choice, index), (name, arguments) in sorted(self._calls.items(), key=lambda item: item[0])
+        )
+
+    def call_facts(self) -> tuple[ToolCallFact, ...]:
+        facts = []
+        for (choice, index), (name, arguments) in sorted(self._calls.items(), key=lambda item: item[0]):
+            fact = arguments.fact()
+            facts.append(ToolCallFact(choice, index, name[:128] if name else name, fact.sha256, fact.chars))
+        return tuple(facts)
+
+    def text_facts(self) -> TextFacts:
+        """Per choice and joined in index order; the joined hash of several is unknown where one was not kept whole."""
+        facts = {index: text.fact() for index, text in sorted(self._texts.items())}
+        each = tuple(facts.get(index, TextFact(None, 0)) for index in self._indexes())
+        chars = sum(fact.chars for fact in facts.values())
+        spoken = [fact for fact in facts.values() if fact.chars]
+        if len(spoken) <= 1:
+            return TextFacts(spoken[0].sha256 if spoken else None, chars, each)
+        joined = None
+        if self._new_digest is not None and all(text.complete for text in self._texts.values()):
+            digest = self._new_digest()
+            for _, text in sorted(self._texts.items()):
+                digest.update(text.text().encode())
+            joined = digest.hexdigest()
+        return TextFacts(joined, chars, each)
+
+    def frame_counts(self) -> FrameCounts:
+        framed = self.transport in STREAMS
+        return FrameCounts(
+            data=self._data if framed else None,
+            comments=self._comments,
+            pings=self._pings,
+            malformed=self._malformed,
+            content=self._content,
+            done_marker=self._done,
+        )
+
+
+def dialect_of(request: RequestHead, response: ResponseHead, dialects: Sequence[Dialect]) -> Dialect:
+    """The dialect that the route names, else the first that speaks so. The last one, `unknown`, speaks anything."""
+    for dialect in dialects:
+        if request.dialect == dialect.name or (request.dialect is None and dialect.speaks(request, response)):
+            return dialect
+    return dialects[-1]
+
+
+def _merge(old: ReportedUsage | None, new: ReportedUsage) -> ReportedUsage:
+    """Usage is a snapshot: the last non-null value of each field (never a sum)."""
+    if old is None:
+        return new
+    return ReportedUsage(
+        new.input_tokens if new.input_tokens is not None else old.input_tokens,
+        new.output_tokens if new.output_tokens is not None else old.output_tokens,
+        new.cached_input_tokens if new.cached_input_tokens is not None else old.cached_input_tokens,
+        new.cache_creation_input_tokens
+        if new.cache_creation_input_tokens is not None
+        else old.cache_creation_input_tokens,
+        new.reasoning_tokens if new.reasoning_tokens is not None else old.reasoning_tokens,
+    )

@@ -1,0 +1,100 @@
+"""JSON of the wire → typed facts, strictly first and then as much of it as makes sense."""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+import typing
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+BOM = b"\xef\xbb\xbf"
+MAX_DEPTH = 512
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{\]}]', re.DOTALL)
+
+
+class UnreadableError(Exception):
+    """The bytes are not JSON, or nest too deep."""
+
+
+def too_deep(data: bytes, limit: int = MAX_DEPTH) -> bool:
+    """Whether brackets nest deeper than `limit`."""
+    if data.count(b"[") + data.count(b"{") <= limit:
+        return False
+    depth = 0
+    for match in _BRACKETS.finditer(data):
+        mark = match[0]
+        if mark in (b"{", b"["):
+            depth += 1
+            if depth > limit:
+                return True
+        elif mark in (b"}", b"]"):
+            depth -= 1
+    return False
+
+
+def read_json(data: bytes) -> Any:
+    """Any JSON value. Lone surrogates are kept, as providers split pairs over deltas. Raises UnreadableError."""
+    if too_deep(data):
+        raise UnreadableError
+    try:
+        return json.loads(data.removeprefix(BOM).decode("utf-8"), parse_int=_integer)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError from error
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) < 300 else float("inf")
+
+
+class Decoder(typing.Generic[T]):
+    """Decodes one struct type: typed where the bytes fit, else field by field. Raises UnreadableError."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._strict = msgspec.json.Decoder(kind).decode
+
+    def __call__(self, data: bytes) -> T:
+        try:
+            return self._strict(data)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return salvage(read_json(data), self._kind)
+
+
+def salvage(value: Any, kind: type[T]) -> T:
+    """The fields of `value` that fit their types; the rest keep their defaults."""
+    found: dict[str, Any] = {}
+    if isinstance(value, dict):
+        hints = typing.get_type_hints(kind)
+        for field in msgspec.structs.fields(kind):
+            if field.encode_name in value:
+                fits, kept = _fit(value[field.encode_name], hints[field.name])
+                if fits:
+                    found[field.name] = kept
+    return kind(**found)
+
+
+def _fit(value: Any, kind: Any) -> tuple[bool, Any]:
+    try:
+        return True, msgspec.convert(value, kind)
+    except (msgspec.ValidationError, RecursionError):
+        pass
+    options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    for option in options:
+        if isinstance(option, type) and issubclass(option, msgspec.Struct) and isinstance(value, dict):
+            return True, salvage(value, option)
+        if typing.get_origin(option) is list and isinstance(value, list):
+            (item,) = typing.get_args(option)
+            return True, [kept for fits, kept in (_fit(each, item) for each in value) if fits]
+    return False, None
+
+
+def count(value: float | None) -> int | None:
+    """A token count, or None for what is not one (negative, not finite, a fraction)."""
+    if value is None or isinstance(value, bool) or not 0 <= value < 1e15 or value != int(value):
+        return None
+    return int(value)

@@ -1,0 +1,38 @@
+"""When may the client come back, and is this already another attempt?"""
+
+from __future__ import annotations
+
+from collector.model import Headers
+from collector.signals.values import moment, number
+
+RETRY_COUNTS = ("x-stainless-retry-count", "x-retry-count", "x-retry-attempt")
+
+
+def retry_after(headers: Headers, arrived: float | None) -> float | None:
+    """Seconds to wait as the upstream says; `retry-after-ms` wins. A date counts from `arrived` (Unix seconds)."""
+    millis = number(headers.first("retry-after-ms"))
+    if millis is not None:
+        return millis / 1000.0
+    text = headers.first("retry-after")
+    if text is None:
+        return None
+    plain = number(text)
+    if plain is not None:
+        return plain
+    at = moment(text)
+    return max(0.0, at - arrived) if at is not None and arrived is not None else None
+
+
+def retry_attempt(headers: Headers) -> int | None:
+    """Which retry this request is, as client libraries count: 0 is the first try."""
+    for name in RETRY_COUNTS:
+        value = number(headers.first(name))
+        if value is not None and value == int(value) and value < 1000:
+            return int(value)
+    return None
+
+
+def limiter(headers: Headers) -> str | None:
+    """What `X-RateLimit-Source` says limited, as a bounded word (R8)."""
+    word = (headers.first("x-ratelimit-source") or "").strip().lower()
+    return word if word and len(word) <= 40 and word.replace("-", "").replace("_", "").isalnum() else None
