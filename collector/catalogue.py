@@ -114,6 +114,14 @@ PROVIDER_HOSTS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
+# Names that recordings use for providers that the convention names otherwise.
+PROVIDER_NAMES = {
+    "azure_openai": "azure.ai.openai", "azure_ai": "azure.ai.inference", "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini", "vertex": "gcp.vertex_ai", "vertex_anthropic": "gcp.vertex_ai", "mistral": "mistral_ai",
+    "xai": "x_ai", "watsonx": "ibm.watsonx.ai", "moonshot": "moonshot_ai",
+}  # fmt: skip
+
+
 def provider_of(host: str) -> str | None:
     """The provider of an upstream host (port allowed), or None where the host tells nothing."""
     name = host.rsplit(":", 1)[0].lower() if host.count(":") == 1 else host.lower()
@@ -142,7 +150,7 @@ LABELS: dict[str, Label] = {
     for label in (
         Label("route", "name of the configured route", bound=200),
         Label("provider", "gen_ai.provider.name, or `unknown`", bound=50),
-        Label("model", "served model, else the requested one of a 2xx answer; `unknown` where none was named", bound=100),
+        Label("model", "served model, else the requested one of a 2xx answer, else `unknown`", bound=100),
         Label("operation", "gen_ai.operation.name, or `unknown`", bound=20),
         Label("outcome", "how the exchange ended", OUTCOMES),
         Label("kind", "what was judged: json, json_schema, tool_arguments, contract", VALIDITY_KINDS),
@@ -194,7 +202,7 @@ class Metric(Struct, frozen=True):
     lives: float | None = None
 
 
-# Bounds lie at every default threshold: R3 5 and 15 ms, R4 50, 80 and 180 ms, R2 0.63 0.75 0.81 0.89, R5 0.70 0.85 0.95.
+# Bounds lie at every default threshold: R3 5, 15 ms; R4 50, 80 and 180 ms; R2 0.63 0.75 0.81 0.89; R5 0.70 0.85 0.95.
 SECONDS = (
     0.005, 0.01, 0.02, 0.04, 0.05, 0.08, 0.12, 0.18, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84,
     327.68,
@@ -233,7 +241,7 @@ METRICS: tuple[Metric, ...] = (
            ("route", "model", "language"), "", SCORES),
     Metric("semantic_health_answer_relevance", "histogram", "Answer relevance per scored exchange.",
            ("route", "model", "language"), "", SCORES),
-    Metric("semantic_health_groundedness", "histogram", "Groundedness of the answer in its context per scored exchange.",
+    Metric("semantic_health_groundedness", "histogram", "Groundedness of the answer in its context.",
            ("route", "model", "language"), "", SCORES),
     Metric("semantic_health_relevance_unscored_total", "counter", "Exchanges without a context relevance, by reason.",
            ("route", "reason=relevance_reason")),
@@ -253,7 +261,8 @@ METRICS: tuple[Metric, ...] = (
            ("route", "model"), "seconds", SECONDS),
     Metric("semantic_health_time_to_first_chunk_seconds", "histogram",
            "From forwarding the request to the first byte of a streamed body.",
-           ("route", "provider", "model", "operation"), "seconds", SECONDS, "gen_ai.client.operation.time_to_first_chunk"),
+           ("route", "provider", "model", "operation"), "seconds", SECONDS,
+           "gen_ai.client.operation.time_to_first_chunk"),
     Metric("semantic_health_time_per_output_token_seconds", "histogram",
            "Time between first and last content frame by output tokens less one, where usage is known.",
            ("route", "model"), "seconds", GAP_SECONDS),
@@ -295,10 +304,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("semantic_health_process_restarts_total", "counter", "Processes of the sidecar that died and came back.",
            ("process",)),
     Metric("semantic_health_relevance_ready", "gauge", "1 when the embedding model is loaded."),
-    Metric("semantic_health_readings_dropped_total", "counter", "Readings refused: not a finite number, or no series left for it.",
+    Metric("semantic_health_readings_dropped_total", "counter", "Readings refused: no finite number or no series left.",
            ("metric",)),
-    Metric("semantic_health_label_overflow_total", "counter", "Label values counted as `other` because a bound was met.",
+    Metric("semantic_health_label_overflow_total", "counter", "Label values counted as `other`, past a bound.",
            ("metric",)),
+    Metric("semantic_health_log_lost_total", "counter", "Records that could not be written to the exchange log."),
     Metric("semantic_health_export_failures_total", "counter", "OTLP exports that failed."),
     Metric("semantic_health_exchange_log_lost_total", "counter", "Records that the exchange log could not take."),
     Metric("semantic_health_build_info", "gauge", "Always 1.", ("version",)),

@@ -1,15 +1,38 @@
-"""Settings: what a user can set, decoded from YAML, the environment and the command line into frozen types."""
+"""Settings: what a user can set, as frozen types, and how addresses, URLs, durations and sizes are written.
+
+`config_file.py` reads them from YAML, the environment and the command line; `config_reference.py` describes every key.
+This module stays light, since every process imports it.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from ipaddress import IPv6Address, ip_address
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+# ---------------------------------------------------------------- types
 
 # Durations are written `300ms`, `2s`, `5m`, `1h` or a number of seconds; sizes `64KiB`, `8MiB` or a number of bytes.
-# Here they are seconds (float) and bytes (int).
-Seconds = Annotated[float, Meta(ge=0.0)]
-Bytes = Annotated[int, Meta(ge=0)]
+# Here they are seconds (float) and bytes (int). The patterns are also given to editors, so they are plain ECMA 262.
+DURATION_PATTERN = r"^ *[0-9]+(\.[0-9]+)? *(ms|s|m|h)? *$"
+SIZE_PATTERN = r"^ *[0-9]+(\.[0-9]+)? *(B|kB|KB|MB|GB|KiB|MiB|GiB)? *$"
+LONGEST = 31_536_000.0  # one year: longer is a slip of the pen
+LARGEST = 1 << 40  # 1 TiB
+
+_DURATION_SCHEMA: dict[str, Any] = {"pattern": DURATION_PATTERN}
+_SIZE_SCHEMA: dict[str, Any] = {"pattern": SIZE_PATTERN}
+
+Seconds = Annotated[float, Meta(ge=0.0, le=LONGEST, extra_json_schema=_DURATION_SCHEMA, extra={"unit": "seconds"})]
+PositiveSeconds = Annotated[
+    float, Meta(gt=0.0, le=LONGEST, extra_json_schema=_DURATION_SCHEMA, extra={"unit": "seconds"})
+]
+Bytes = Annotated[int, Meta(ge=0, le=LARGEST, extra_json_schema=_SIZE_SCHEMA, extra={"unit": "bytes"})]
 
 DialectName = Literal["openai.chat", "anthropic.messages", "unknown"]
 
@@ -39,8 +62,8 @@ class Proxy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The data plane."""
 
     workers: Annotated[int, Meta(ge=1, le=64)] = 1
-    connect_timeout: Seconds = 10.0
-    response_timeout: Seconds | None = None  # until the response head; None: none of ours
+    connect_timeout: PositiveSeconds = 10.0
+    response_timeout: PositiveSeconds | None = None  # until the response head; None: none of ours
     keep_alive: Seconds = 75.0  # an idle client connection is closed after this
     pool_idle: Seconds = 15.0  # an idle upstream connection is closed after this
     pool_size: Annotated[int, Meta(ge=0)] = 512  # idle upstream connections kept per upstream and worker
@@ -55,16 +78,16 @@ class Proxy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Analysis(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What is read, and how much of it."""
 
-    stall_threshold: Seconds = 1.0  # a longer gap between content frames is a stall
-    first_token_deadline: Seconds = 1.0  # for fluidity
-    token_deadline: Seconds = 0.1  # for fluidity: time per content frame
+    stall_threshold: PositiveSeconds = 1.0  # a longer gap between content frames is a stall
+    first_token_deadline: PositiveSeconds = 1.0  # for fluidity
+    token_deadline: PositiveSeconds = 0.1  # for fluidity: time per content frame
     text_cap: Bytes = 256 * 1024  # visible text kept per exchange, for scoring and validation
     request_cap: Bytes = 4 * 1024 * 1024
     body_cap: Bytes = 16 * 1024 * 1024  # decoded bytes of a JSON body, and of any one frame
     event_cap: Bytes = 4 * 1024 * 1024  # one server-sent event
     decoded_cap: Bytes = 256 * 1024 * 1024  # decoded bytes of a compressed stream
     records: Annotated[int, Meta(ge=0)] = 1000  # kept in memory
-    window: Seconds = 300.0  # of the headline gauges
+    window: PositiveSeconds = 300.0  # of the headline gauges
 
 
 class EmbedderSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -75,13 +98,13 @@ class EmbedderSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     threads: Annotated[int, Meta(ge=1, le=16)] = 1
     cache: Bytes = 16 * 1024 * 1024
     queue: Annotated[int, Meta(ge=1)] = 64  # exchanges that may wait to be scored
-    timeout: Seconds = 10.0
+    timeout: PositiveSeconds = 10.0
 
 
 class ValidatorSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Limits of the process that runs schemas."""
 
-    timeout: Seconds = 1.0
+    timeout: PositiveSeconds = 1.0
     memory: Bytes = 1024 * 1024 * 1024
     queue: Annotated[int, Meta(ge=1)] = 1000
 
@@ -91,8 +114,8 @@ class Otlp(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     endpoint: str | None = None
     protocol: Literal["http/protobuf", "grpc"] | None = None
-    interval: Seconds | None = None
-    timeout: Seconds | None = None
+    interval: PositiveSeconds | None = None
+    timeout: PositiveSeconds | None = None
 
 
 class ExchangeLog(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -104,6 +127,8 @@ class ExchangeLog(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class Exporters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where readings go."""
+
     otlp: Otlp = Otlp()
     exchange_log: ExchangeLog = ExchangeLog()
     max_series: Annotated[int, Meta(ge=100)] = 5000
@@ -132,3 +157,220 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     exporters: Exporters = Exporters()
     privacy: Privacy = Privacy()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+# ---------------------------------------------------------------- errors
+
+
+class Problem(Struct, frozen=True):
+    """One thing that is wrong: the key's path (empty for the whole), what and what to do, and where it was said."""
+
+    path: str
+    message: str
+    where: str | None = None  # `line 3`, `--set`, `SEMHEALTH_LISTEN`
+
+    def __str__(self) -> str:
+        said = f"{self.path}: {self.message}" if self.path else self.message
+        return said if self.where is None else f"{said} ({self.where})"
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used. `problems` are all that were found; the message has one line for each."""
+
+    def __init__(self, problems: str | Sequence[Problem]) -> None:
+        self.problems = (Problem("", problems),) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+# ---------------------------------------------------------------- durations and sizes
+
+_DURATION = re.compile(DURATION_PATTERN)
+_SIZE = re.compile(SIZE_PATTERN)
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_SCALES: dict[str | None, Decimal] = {
+    None: Decimal(1),
+    "ms": Decimal("0.001"),
+    "s": Decimal(1),
+    "m": Decimal(60),
+    "h": Decimal(3600),
+    "B": Decimal(1),
+    "kB": Decimal(10**3),
+    "KB": Decimal(10**3),
+    "MB": Decimal(10**6),
+    "GB": Decimal(10**9),
+    "KiB": Decimal(1 << 10),
+    "MiB": Decimal(1 << 20),
+    "GiB": Decimal(1 << 30),
+}
+
+
+def parse_duration(text: str) -> float:
+    """`300ms`, `2s`, `1.5m`, `1h` or a bare number of seconds → seconds, at most a year."""
+    matched = _DURATION.fullmatch(text)
+    if matched is None:
+        raise ConfigError(f"expected a duration such as 300ms, 2s, 1.5m or 1h, got {shown(text)}")
+    return min(float(_scaled(text, matched[2])), 2 * LONGEST)
+
+
+def parse_size(text: str) -> int:
+    """`64KiB`, `8MiB`, `1MB` or a bare number of bytes → bytes."""
+    matched = _SIZE.fullmatch(text)
+    if matched is None:
+        raise ConfigError(f"expected a size such as 64KiB, 8MiB or 1MB, got {shown(text)}")
+    size = min(_scaled(text, matched[2]), Decimal(2 * LARGEST))
+    if size != int(size):
+        raise ConfigError(f"expected a whole number of bytes, got {shown(text)}")
+    return int(size)
+
+
+def _scaled(text: str, unit: str | None) -> Decimal:
+    number = _NUMBER.search(text)
+    assert number is not None  # noqa: S101 - both patterns begin with a number
+    return Decimal(number[0]) * _SCALES[unit]
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds as a user would write them; `parse_duration` gives back the same number."""
+    exact = Decimal(repr(float(seconds)))
+    if exact and exact % 3600 == 0:
+        return f"{exact / 3600:f}".removesuffix(".0") + "h"
+    if exact and exact % 60 == 0:
+        return f"{exact / 60:f}".removesuffix(".0") + "m"
+    if 0 < exact < 1:
+        return _plain(exact * 1000) + "ms"
+    return _plain(exact) + "s"
+
+
+def format_size(size: int) -> str:
+    """Bytes as a user would write them; `parse_size` gives back the same number."""
+    for unit in ("GiB", "MiB", "KiB"):
+        scale = int(_SCALES[unit])
+        if size and size % scale == 0:
+            return f"{size // scale}{unit}"
+    return str(size)
+
+
+def _plain(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# ---------------------------------------------------------------- addresses and URLs
+
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?\.?")
+_PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)*/?")
+_INVISIBLE = re.compile(r"[^\x21-\x7e]")
+_MAY_HOLD_A_KEY = re.compile(r"[@?#]")
+_SCHEMES: dict[str, Literal["http", "https"]] = {"http": "http", "https": "https"}
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class Upstream(Struct, frozen=True):
+    """A parsed upstream URL. `path` is put in front of the request's own: empty, or `/v1` with no slash at its end."""
+
+    scheme: Literal["http", "https"]
+    host: str  # lower-case; an IPv6 address without its brackets
+    port: int
+    path: str
+
+    @property
+    def authority(self) -> str:
+        """As in a Host header: the port only where it is not the scheme's own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def parse_upstream(url: str) -> Upstream:
+    """An upstream's URL, or ConfigError. What may hold a key is refused, and not repeated in the message."""
+    if _MAY_HOLD_A_KEY.search(url):
+        raise ConfigError(
+            "expected http(s)://host[:port][/path] with no user, query or fragment; "
+            "the URL is not shown since it may hold a key: keys belong in the headers of the service's own requests"
+        )
+    scheme = _SCHEMES.get(url.partition("://")[0].lower()) if "://" in url else None
+    if scheme is None or _INVISIBLE.search(url):
+        raise ConfigError(f"expected http(s)://host, got {shown(url)}")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"expected http(s)://host[:port][/path], got {shown(url)}") from error
+    if host is None or not _is_host(host) or port == 0 or parts.netloc.endswith(":"):
+        raise ConfigError(f"expected http(s)://host[:port][/path], got {shown(url)}")
+    if not _is_path(parts.path):
+        raise ConfigError(f"expected a plain path after the host, with no empty or dot segments, got {shown(url)}")
+    return Upstream(scheme, host, DEFAULT_PORTS[scheme] if port is None else port, parts.path.rstrip("/"))
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`127.0.0.1:8080`, `localhost:8080` or `[::1]:8080` → host and port, or ConfigError. Port 0 takes any free one.
+
+    `:8080` and a bare port are refused: it should be plain to see whether a port is open to other machines.
+    """
+    host, separator, digits = text.rpartition(":")
+    port = int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 5 else None
+    if host == "" and port is not None:
+        raise ConfigError(
+            f"expected host:port, got {shown(text)}; write 127.0.0.1:{port} for this machine alone, "
+            f"0.0.0.0:{port} for every interface"
+        )
+    if not separator or port is None or port > 65_535:
+        raise ConfigError(f"expected host:port such as 127.0.0.1:8080 or [::1]:8080, got {shown(text)}")
+    if host.startswith("[") and host.endswith("]") and _is_ipv6(host[1:-1]):
+        return host[1:-1], port
+    if ":" in host:
+        raise ConfigError(f"expected an IPv6 address in brackets such as [::1]:8080, got {shown(text)}")
+    if not _is_host(host):
+        raise ConfigError(f"expected host:port such as 127.0.0.1:8080 or [::1]:8080, got {shown(text)}")
+    return host, port
+
+
+def parse_prefix(text: str) -> str:
+    """A route's path prefix without its last slash (but `/` itself), or ConfigError."""
+    if not text.startswith("/") or not _is_path(text):
+        raise ConfigError(f"expected a path such as / or /openai, got {shown(text)}")
+    return text.rstrip("/") or "/"
+
+
+def shown(text: str) -> str:
+    """A text as a message quotes it: on one line, short, and not where it looks like a URL with a user or a query."""
+    if _MAY_HOLD_A_KEY.search(text):
+        return "a text that is not shown, since it may hold a key"
+    return repr(text) if len(text) <= 100 else repr(text[:100]) + "…"
+
+
+def _is_host(host: str) -> bool:
+    return _is_ipv6(host) or _HOST.fullmatch(host) is not None
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return isinstance(ip_address(host), IPv6Address)
+    except ValueError:
+        return False
+
+
+def _is_path(path: str) -> bool:
+    return _PATH.fullmatch(path) is not None and not {".", ".."} & set(path.split("/"))
+
+
+# ---------------------------------------------------------------- what follows from settings
+
+
+def routes_of(settings: Settings) -> tuple[Route, ...]:
+    """Every route in its normal form, in the order given; `upstream` comes last, as `default` at `/`."""
+    routes = settings.routes
+    if settings.upstream is not None:
+        routes = (*routes, Route(name="default", upstream=settings.upstream))
+    return tuple(
+        replace(route, upstream=str(parse_upstream(route.upstream)), prefix=parse_prefix(route.prefix))
+        for route in routes
+    )
+
+
+def extra_labels(settings: Settings) -> tuple[str, ...]:
+    """Names of the labels that users added, by route or by header, sorted."""
+    return tuple(sorted({*settings.label_headers, *(name for route in settings.routes for name in route.labels)}))

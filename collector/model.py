@@ -110,12 +110,22 @@ class ProxyVitals(Struct, frozen=True, array_like=True, tag="v", gc=False):
 
 Event = RequestSeen | ResponseSeen | BytesSeen | ClientBlocked | ExchangeEnded | ExchangeDropped | ProxyVitals
 
-# On the socket: 4-byte big-endian length, then one msgpack list.
-# Events flow to the analyst, ids of ended exchanges flow back.
+
+class Acknowledged(Struct, frozen=True, array_like=True):
+    """The analyst's answer: how many more batches it has taken in, and which ended exchanges are recorded now.
+
+    A record may come after its batch, when an answer has been validated and scored.
+    """
+
+    batches: int
+    ended: list[int]
+
+
+# On the socket: 4-byte big-endian length, then msgpack. Lists of events flow to the analyst, acknowledgements back.
 encode_events: Callable[[list[Event]], bytes] = msgspec.msgpack.Encoder().encode
 decode_events: Callable[[bytes | memoryview], list[Event]] = msgspec.msgpack.Decoder(list[Event]).decode
-encode_acknowledged: Callable[[list[int]], bytes] = msgspec.msgpack.Encoder().encode
-decode_acknowledged: Callable[[bytes | memoryview], list[int]] = msgspec.msgpack.Decoder(list[int]).decode
+encode_acknowledged: Callable[[Acknowledged], bytes] = msgspec.msgpack.Encoder().encode
+decode_acknowledged: Callable[[bytes | memoryview], Acknowledged] = msgspec.msgpack.Decoder(Acknowledged).decode
 
 
 # ---------------------------------------------------------------- heads

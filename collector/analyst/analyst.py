@@ -1,0 +1,313 @@
+"""The analyst: events in, records and readings out, and an exact count of what became neither."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from collector.analyst.fold import ExchangeFold, RouteFacts, Rules
+from collector.analyst.ledger import Ledger
+from collector.analyst.summary import Summary, Totals, summarise
+from collector.labels import model_label
+from collector.measures import continuity, outcome, relevance, signals, usage, validity
+from collector.model import (
+    BytesSeen,
+    ClientBlocked,
+    Clock,
+    Event,
+    Exchange,
+    ExchangeDropped,
+    ExchangeEnded,
+    Exporter,
+    Judgement,
+    ProxyVitals,
+    Reading,
+    Record,
+    Relevance,
+    RequestSeen,
+    ResponseSeen,
+    ValidationTask,
+    Validity,
+)
+
+log = logging.getLogger("semhealth.analyst")
+
+MAX_PENDING = 2000  # exchanges that wait for the validator or the embedder; beyond it they go unjudged
+
+
+class Judge(Protocol):
+    """Judges outputs somewhere that may be killed; never raises."""
+
+    async def judge(self, tasks: Sequence[ValidationTask]) -> Sequence[Judgement]: ...
+
+
+class Scorer(Protocol):
+    """Scores the texts of an exchange, or says why not; never raises."""
+
+    @property
+    def ready(self) -> bool: ...
+    async def score(self, exchange: Exchange) -> Relevance: ...
+
+
+class AnalysedRoute(Struct, frozen=True):
+    """A route as the analyst needs it. `extra` are the values of its configured labels, in the exporter's order;
+    `header_labels` (position, request header) are filled per exchange."""
+
+    facts: RouteFacts
+    contract: bytes | None = None
+    extra: tuple[str, ...] = ()
+    header_labels: tuple[tuple[int, str], ...] = ()
+
+
+class Worker:
+    """One connected proxy worker. `acknowledge` takes how many batches were taken in and which exchanges are recorded."""
+
+    def __init__(self, acknowledge: Callable[[int, list[int]], None]) -> None:
+        self.acknowledge = acknowledge
+        self.open: dict[int, ExchangeFold] = {}
+        self.boot = "unknown"
+        self.number = 0
+        self.vitals: ProxyVitals | None = None
+
+
+class Analyst:
+    """Owns what is known: open exchanges, the ledger, and the way of each record to the exporters."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        routes: Mapping[str, AnalysedRoute],
+        exporter: Exporter,
+        ledger: Ledger,
+        write: Callable[[Record], None],
+        judge: Judge,
+        scorer: Scorer,
+        clock: Clock,
+    ) -> None:
+        self._rules = rules
+        self._routes = routes
+        self._exporter = exporter
+        self.ledger = ledger
+        self._write = write
+        self._judge = judge
+        self._scorer = scorer
+        self._clock = clock
+        self._workers: set[Worker] = set()
+        self._pending: set[asyncio.Task[None]] = set()
+        self._outcomes: Counter[str] = Counter()
+        self._proxy: dict[str, ProxyVitals] = {}  # last vitals by boot, one per life of a worker
+        self._lost: Counter[str] = Counter()
+
+    # ------------------------------------------------------------ workers
+
+    def connected(self, worker: Worker) -> None:
+        self._workers.add(worker)
+
+    def disconnected(self, worker: Worker) -> None:
+        """The worker died or lost its connection: what it had not finished telling is lost."""
+        self._workers.discard(worker)
+        if worker.open:
+            self._count_lost("proxy_lost", len(worker.open))
+            worker.open.clear()
+
+    @property
+    def workers(self) -> int:
+        return len(self._workers)
+
+    def take(self, worker: Worker, events: Iterable[Event]) -> None:
+        """One batch of events, in order; acknowledged at the end."""
+        recorded: list[int] = []
+        for event in events:
+            try:
+                if self._take_one(worker, event):
+                    recorded.append(event.id)  # type: ignore[union-attr] # only ExchangeEnded is answered with True
+            except Exception as fault:  # noqa: BLE001 - the boundary of one event
+                # One exchange that cannot be read must not take the others along.
+                self._failed(worker, event, fault)
+                if isinstance(event, ExchangeEnded):
+                    recorded.append(event.id)
+        worker.acknowledge(1, recorded)
+
+    def _take_one(self, worker: Worker, event: Event) -> bool:
+        match event:
+            case BytesSeen():
+                fold = worker.open.get(event.id)
+                if fold is not None:
+                    fold.bytes_seen(event)
+            case RequestSeen():
+                route = self._routes[event.route]
+                name = f"{worker.boot}-{event.id}"
+                worker.open[event.id] = ExchangeFold(name, event, route.facts, self._rules)
+            case ResponseSeen():
+                fold = worker.open.get(event.id)
+                if fold is not None:
+                    fold.response_seen(event)
+            case ExchangeEnded():
+                fold = worker.open.pop(event.id, None)
+                return fold is None or self._ended(worker, fold, event)
+            case ClientBlocked():
+                fold = worker.open.get(event.id)
+                if fold is not None:
+                    fold.client_blocked(event)
+            case ExchangeDropped():
+                worker.open.pop(event.id, None)
+            case ProxyVitals():
+                self._take_vitals(worker, event)
+        return False
+
+    def _failed(self, worker: Worker, event: Event, fault: Exception) -> None:
+        log.error("an exchange could not be analysed: %s (it was forwarded untouched)", type(fault).__name__)
+        log.debug("analysis fault", exc_info=fault)
+        if not isinstance(event, ProxyVitals) and (
+            worker.open.pop(event.id, None) is not None or isinstance(event, ExchangeEnded | RequestSeen)
+        ):
+            self._count_lost("analysis_failed", 1)
+
+    # ------------------------------------------------------------ one exchange
+
+    def _ended(self, worker: Worker, fold: ExchangeFold, event: ExchangeEnded) -> bool:
+        """True when the exchange is recorded at once, False when its record waits for a judge."""
+        exchange = fold.ended(event)
+        route = self._routes[fold.route.name]
+        tasks = validity.tasks(exchange, route.contract)
+        reason = relevance.reason_not_scored(exchange)
+        waits_judge = any(task.result is None for task in tasks)
+        waits_score = reason is None or relevance.may_score_answer(exchange)
+        if waits_score and not self._scorer.ready:
+            waits_score, reason = False, reason or "model_not_ready"
+        if (waits_judge or waits_score) and len(self._pending) >= MAX_PENDING:
+            waits_judge = waits_score = False
+            reason = reason or "budget"
+        if not (waits_judge or waits_score):
+            judged = [validity.judgement(task, task.result or "skipped") for task in tasks]
+            scored = relevance.unscored(exchange, reason or "budget")
+            self._record(fold, route, exchange, validity.validity(judged), scored)
+            return True
+        pending = asyncio.get_running_loop().create_task(
+            self._complete(worker, fold, event.id, exchange, tasks, None if waits_score else (reason or "budget"))
+        )
+        self._pending.add(pending)
+        pending.add_done_callback(self._pending.discard)
+        return False
+
+    async def _complete(
+        self,
+        worker: Worker,
+        fold: ExchangeFold,
+        number: int,
+        exchange: Exchange,
+        tasks: Sequence[ValidationTask],
+        reason: str | None,
+    ) -> None:
+        try:
+            judging = self._judge.judge(tasks) if tasks else _nothing()
+            scoring = self._scorer.score(exchange) if reason is None else _given(relevance.unscored(exchange, reason))
+            judged, scored = await asyncio.gather(judging, scoring)
+            self._record(fold, self._routes[fold.route.name], exchange, validity.validity(judged), scored)
+        except Exception as fault:  # noqa: BLE001 - the boundary of one exchange
+            log.error("an exchange could not be judged: %s (it was forwarded untouched)", type(fault).__name__)
+            log.debug("judging fault", exc_info=fault)
+            self._count_lost("analysis_failed", 1)
+        worker.acknowledge(0, [number])
+
+    def _record(
+        self,
+        fold: ExchangeFold,
+        route: AnalysedRoute,
+        exchange: Exchange,
+        judged: Validity | None,
+        scored: Relevance,
+    ) -> None:
+        record = msgspec.structs.replace(exchange.record, validity=judged, relevance=scored)
+        extra = _extra(route, fold)
+        for reading in _readings(record, fold, judged, scored):
+            self._exporter.record(msgspec.structs.replace(reading, extra=extra) if extra else reading)
+        self._exporter.record(Reading("semantic_health_analysis_seconds", self._clock.monotonic() - exchange.monotonic))
+        if record.timing.added is not None:
+            self._exporter.record(Reading("semantic_health_proxy_added_seconds", record.timing.added))
+        self._outcomes[record.outcome] += 1
+        self.ledger.add(record)
+        self._write(record)
+
+    # ------------------------------------------------------------ counts
+
+    def _count_lost(self, reason: str, number: int) -> None:
+        self._lost[reason] += number
+        self._exporter.record(Reading("semantic_health_unobserved_total", float(number), (reason,)))
+
+    def _take_vitals(self, worker: Worker, now: ProxyVitals) -> None:
+        before = self._proxy.get(now.boot)
+        worker.boot, worker.number, worker.vitals = now.boot, now.worker, now
+        record = self._exporter.record
+        record(Reading("semantic_health_forwarded_total", float(now.forwarded - (before.forwarded if before else 0))))
+        for metric, told, known in (
+            ("semantic_health_unobserved_total", now.unobserved, before.unobserved if before else {}),
+            ("semantic_health_refused_total", now.refused, before.refused if before else {}),
+        ):
+            for reason, total in told.items():
+                record(Reading(metric, float(total - known.get(reason, 0)), (reason,)))
+        number = str(now.worker)
+        record(Reading("semantic_health_in_flight", float(now.in_flight), (number,)))
+        record(Reading("semantic_health_queue_bytes", float(now.queue_bytes), (number,)))
+        record(Reading("semantic_health_event_loop_lag_seconds", now.loop_lag))
+        self._proxy[now.boot] = now
+
+    def summary(self) -> Summary:
+        """Totals since the start beside what the ledger shows."""
+        told = tuple(self._proxy.values())
+        unobserved = Counter(self._lost)
+        refused: Counter[str] = Counter()
+        for vitals in told:
+            unobserved.update(vitals.unobserved)
+            refused.update(vitals.refused)
+        live = [worker.vitals for worker in self._workers if worker.vitals is not None]
+        totals = Totals(
+            recorded=self._outcomes.total(),
+            outcomes=dict(self._outcomes),
+            forwarded=sum(vitals.forwarded for vitals in told),
+            in_flight=sum(vitals.in_flight for vitals in live),
+            queue_bytes=sum(vitals.queue_bytes for vitals in live),
+            unobserved={reason: count for reason, count in unobserved.items() if count},
+            refused={reason: count for reason, count in refused.items() if count},
+            relevance_ready=self._scorer.ready,
+        )
+        return summarise(totals, self.ledger.newest_first())
+
+    async def settle(self, patience: float) -> None:
+        """Wait for the records that are still being judged, for at most `patience` seconds."""
+        if self._pending:
+            await asyncio.wait(set(self._pending), timeout=patience)
+
+
+def _readings(record: Record, fold: ExchangeFold, judged: Validity | None, scored: Relevance) -> Iterable[Reading]:
+    where = (record.route, model_label(record))
+    yield from outcome.readings(record)
+    yield from usage.readings(record)
+    yield from continuity.readings(record, *fold.deadlines)
+    yield from signals.readings(record, fold.arrived_wall)
+    if judged is not None:
+        yield from validity.readings(judged, where)
+    yield from relevance.readings(scored, where)
+
+
+def _extra(route: AnalysedRoute, fold: ExchangeFold) -> tuple[str, ...]:
+    if not route.header_labels:
+        return route.extra
+    values = list(route.extra)
+    for position, header in route.header_labels:
+        values[position] = fold.request.headers.first(header) or values[position]
+    return tuple(values)
+
+
+async def _nothing() -> Sequence[Judgement]:
+    return ()
+
+
+async def _given(scored: Relevance) -> Relevance:
+    return scored

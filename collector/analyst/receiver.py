@@ -1,0 +1,67 @@
+"""The analyst's end of the socket to the proxy workers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import cast
+
+import msgspec
+
+from collector.analyst.analyst import Analyst, Worker
+from collector.model import Acknowledged, decode_events, encode_acknowledged
+
+log = logging.getLogger("semhealth.analyst")
+
+MAX_BATCH = 256 * 1024 * 1024  # bytes of one batch; more is no batch of ours
+
+
+class Receiver(asyncio.Protocol):
+    """Takes batches off one worker's connection. The buffer holds one incomplete batch at most."""
+
+    def __init__(self, analyst: Analyst) -> None:
+        self._analyst = analyst
+        self._worker = Worker(self._acknowledge)
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._analyst.connected(self._worker)
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        while len(buffer) - at >= 4:
+            size = int.from_bytes(buffer[at : at + 4], "big")
+            if size > MAX_BATCH:
+                self._hang_up("a batch over the bound")
+                return
+            if len(buffer) - at - 4 < size:
+                break
+            with memoryview(buffer) as view:
+                try:
+                    events = decode_events(view[at + 4 : at + 4 + size])
+                except msgspec.MsgspecError as error:
+                    self._hang_up(type(error).__name__)
+                    return
+            at += 4 + size
+            self._analyst.take(self._worker, events)
+        if at:
+            del buffer[:at]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._analyst.disconnected(self._worker)
+
+    def _acknowledge(self, batches: int, ended: list[int]) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        body = encode_acknowledged(Acknowledged(batches, ended))
+        self._transport.write(len(body).to_bytes(4, "big") + body)
+
+    def _hang_up(self, why: str) -> None:
+        log.error("hung up on a proxy worker, whose events could not be read: %s", why)
+        if self._transport is not None:
+            self._transport.abort()

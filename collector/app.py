@@ -1,0 +1,230 @@
+"""The composition root: what the analyst process is made of, and the tuples of dialects it reads."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import msgspec
+import uvloop
+from aiohttp import web
+
+from collector.admin.server import application
+from collector.analyst.accumulate import NewDigest, digest_of
+from collector.analyst.analyst import AnalysedRoute, Analyst
+from collector.analyst.answer import Limits
+from collector.analyst.fold import RouteFacts, Rules
+from collector.analyst.ledger import Ledger
+from collector.analyst.receiver import Receiver
+from collector.analyst.scorer import EmbeddingScorer
+from collector.config import Settings, extra_labels, parse_upstream, routes_of
+from collector.dialects.anthropic_messages import AnthropicMessages
+from collector.dialects.openai_chat import OpenAiChat
+from collector.dialects.unknown import Unknown
+from collector.embedding.client import EmbeddingClient
+from collector.model import Dialect, Reading, Record
+from collector.validation.client import ValidatorClient
+from exporters.exchange_log import ExchangeLog
+from exporters.otel import OtlpExporter
+from exporters.prometheus import PrometheusExporter
+
+log = logging.getLogger("semhealth.analyst")
+
+# The first that speaks so reads the exchange; the last one speaks anything.
+DIALECTS: tuple[Dialect, ...] = (OpenAiChat(), AnthropicMessages(), Unknown())
+
+NICENESS = 5  # the proxy goes first
+EMPTYING = 2.0  # seconds that the analyst goes on after the proxies have ended
+SETTLING = 2.0  # seconds that records may still wait for a judge
+FLUSHING = 3.0  # seconds for the last export
+LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+
+def installed_version() -> str:
+    """The version of semhealth, `unknown` when it is run without being installed."""
+    try:
+        return version("semhealth")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def rules_of(settings: Settings) -> Rules:
+    """How exchanges are read under these settings. Raises KeyError when the HMAC key's variable is not set."""
+    analysis = settings.analysis
+    limits = Limits(
+        stall=analysis.stall_threshold,
+        first_token_deadline=analysis.first_token_deadline,
+        token_deadline=analysis.token_deadline,
+        text=analysis.text_cap,
+        request=analysis.request_cap,
+        body=analysis.body_cap,
+        event=analysis.event_cap,
+        decoded=analysis.decoded_cap,
+    )
+    return Rules(DIALECTS, limits, _digest(settings))
+
+
+def _digest(settings: Settings) -> NewDigest:
+    privacy = settings.privacy
+    key = os.environ[privacy.hmac_key_env].encode() if privacy.text_hash == "hmac" else b""
+    return digest_of(privacy.text_hash, key)
+
+
+def analysed_routes(settings: Settings) -> dict[str, AnalysedRoute]:
+    """Every route by name, with its contract read and its labels in the exporter's order."""
+    names = extra_labels(settings)
+    routes = {}
+    for route in routes_of(settings):
+        upstream = parse_upstream(route.upstream)
+        routes[route.name] = AnalysedRoute(
+            RouteFacts(route.name, upstream.authority, route.dialect, route.provider),
+            Path(route.contract).read_bytes() if route.contract is not None else None,
+            tuple(route.labels.get(name, "") for name in names),
+            tuple((names.index(name), header.lower()) for name, header in settings.label_headers.items()),
+        )
+    return routes
+
+
+class AnalystProcess:
+    """Everything that runs in the analyst process, from its sockets to its exporters."""
+
+    def __init__(self, settings: Settings, runtime: Path) -> None:
+        self._settings = settings
+        clock = SystemClock()
+        exporters = settings.exporters
+        self._prometheus = PrometheusExporter(
+            extra_labels(settings), settings.analysis.window, exporters.max_series, clock
+        )
+        otlp = exporters.otlp
+        self._otlp = OtlpExporter(
+            self._prometheus,
+            endpoint=otlp.endpoint,
+            protocol=otlp.protocol,
+            interval=otlp.interval,
+            timeout=otlp.timeout,
+            version=installed_version(),
+        )
+        path = exporters.exchange_log.path
+        self._log = (
+            ExchangeLog(path, exporters.exchange_log.max_size, exporters.exchange_log.keep, self._log_lost)
+            if path is not None
+            else None
+        )
+        self._validator = ValidatorClient(runtime / "validator.sock", settings.validator)
+        self._embedder = EmbeddingClient(runtime / "embedder.sock", settings.embedder, clock)
+        self._analyst = Analyst(
+            rules_of(settings),
+            analysed_routes(settings),
+            self._prometheus,
+            Ledger(settings.analysis.records),
+            self._write,
+            self._validator,
+            EmbeddingScorer(self._embedder),
+            clock,
+        )
+
+    def _write(self, record: Record) -> None:
+        if self._log is not None:
+            self._log.append(record)
+
+    def _log_lost(self, records: int) -> None:
+        self._prometheus.add("semantic_health_log_lost_total", float(records))
+
+    def _restarts(self, runtime: Path) -> None:
+        """Restarts are told by the supervisor in a file of the runtime directory, a line each."""
+        try:
+            lines = (runtime / "restarts").read_text().split()
+        except OSError:
+            return
+        for process in lines[self._restarts_seen :]:
+            self._prometheus.add("semantic_health_process_restarts_total", 1.0, (process,))
+        self._restarts_seen = len(lines)
+
+    _restarts_seen = 0
+
+    async def run(self, events: socket.socket, admin: socket.socket, runtime: Path) -> None:
+        """Until SIGTERM or SIGINT; then takes in what the proxies still told, settles and flushes."""
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        if self._log is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._log.reopen)
+        else:
+            loop.add_signal_handler(signal.SIGHUP, lambda: None)
+        self._prometheus.record(Reading("semantic_health_build_info", 1.0, (installed_version(),)))
+        self._otlp.start()
+        background = [asyncio.create_task(each) for each in (self._validator.run(), self._embedder.run())]
+        background.append(asyncio.create_task(self._watch(runtime)))
+        server = await loop.create_unix_server(lambda: Receiver(self._analyst), sock=events)
+        runner = web.AppRunner(application(self._analyst, self._prometheus.render), access_log=None)
+        await runner.setup()
+        await web.SockSite(runner, admin).start()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+        await stop.wait()
+        await self._empty()
+        await self._analyst.settle(SETTLING)
+        server.close()
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        await runner.cleanup()
+        await asyncio.to_thread(self._otlp.shutdown, FLUSHING)
+        if self._log is not None:
+            await asyncio.to_thread(self._log.close)
+
+    async def _empty(self) -> None:
+        """Wait until the proxy workers have hung up, so that nothing they told is lost."""
+        deadline = time.monotonic() + EMPTYING
+        while self._analyst.workers and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+
+    async def _watch(self, runtime: Path) -> None:
+        while True:
+            self._prometheus.record(Reading("semantic_health_relevance_ready", float(self._embedder.ready)))
+            self._restarts(runtime)
+            await asyncio.sleep(0.5)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`--runtime DIR --fd events=N --fd admin=N`: the analyst process."""
+    parser = argparse.ArgumentParser(prog="python -m collector.app", description="The analyst process.")
+    parser.add_argument("--runtime", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--fd", required=True, action="append", metavar="NAME=N")
+    given = parser.parse_args(arguments)
+    sockets = dict(each.partition("=")[::2] for each in given.fd)
+    settings = msgspec.json.decode((given.runtime / "settings.json").read_bytes(), type=Settings)
+    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
+    os.nice(NICENESS)
+    events = socket.socket(fileno=int(sockets["events"]))
+    admin = socket.socket(fileno=int(sockets["admin"]))
+    process = AnalystProcess(settings, given.runtime)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(process.run(events, admin, given.runtime))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

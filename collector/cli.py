@@ -1,0 +1,281 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from collector.config import ConfigError, Settings, parse_address
+
+OK, FAILED, USAGE = 0, 1, 2
+LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
+HEALTH_TIMEOUT = 2.0
+
+EXAMPLES = """examples:
+  semhealth run --upstream https://api.openai.com
+  semhealth run --upstream https://api.anthropic.com --set stall_threshold=2s --exchange-log exchanges.jsonl
+  semhealth run --config semhealth.yaml
+  semhealth demo --duration 20
+  semhealth check semhealth.yaml
+  semhealth inspect --json recorded.jsonl capture.har
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="semhealth",
+        description="Semantic health of services that call LLM APIs: a transparent sidecar that measures "
+        "validity, relevance and stream continuity.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run the sidecar", epilog=EXAMPLES, formatter_class=_RAW)
+    run.add_argument("--upstream", metavar="URL", help="the LLM API, such as https://api.openai.com")
+    _add_settings(run)
+
+    demo = commands.add_parser("demo", help="run the sidecar between simulated traffic and a simulated API")
+    demo.add_argument("--duration", type=float, metavar="S", help="seconds of traffic (default: until Ctrl-C)")
+    demo.add_argument("--rate", type=float, default=6.0, metavar="R", help="requests a second (default %(default)g)")
+    demo.add_argument("--simulator", metavar="ADDR", help="where the simulated API listens (default: a free port)")
+    _add_settings(demo)
+
+    check = commands.add_parser("check", help="print every problem of a configuration")
+    check.add_argument("file", type=Path, metavar="FILE")
+
+    inspect = commands.add_parser("inspect", help="read recorded exchanges and print their records")
+    inspect.add_argument("files", nargs="+", type=Path, metavar="FILE", help="JSON, JSON Lines or HAR")
+    inspect.add_argument("--json", action="store_true", help="one JSON record a line")
+    inspect.add_argument("--config", type=Path, metavar="FILE")
+    inspect.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+
+    commands.add_parser("metrics", help="print the metric catalogue as Markdown")
+
+    health = commands.add_parser("health", help="ask a running sidecar; exit 0 when it is ready, else 1")
+    health.add_argument("--admin", default=None, metavar="ADDR", help="its admin address (default 127.0.0.1:9464)")
+    health.add_argument("--health", default=None, metavar="ADDR", help="its health address, asked instead")
+    return parser
+
+
+_RAW = argparse.RawDescriptionHelpFormatter
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--listen", metavar="ADDR", help="for the service beside it (default 127.0.0.1:8080)")
+    parser.add_argument("--admin", metavar="ADDR", help="metrics, records and health (default 127.0.0.1:9464)")
+    parser.add_argument("--health", metavar="ADDR", help="health only, answered by the proxy (default: none)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML; see docs/configuration.md")
+    parser.add_argument("--exchange-log", metavar="FILE", help="append one JSON record per exchange")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="any configuration key, such as stall_threshold=300ms; may be repeated",
+    )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        if given.version:
+            return _version()
+        match given.command:
+            case "run":
+                return _run(given)
+            case "demo":
+                return _demo(given)
+            case "check":
+                return _check(given.file)
+            case "inspect":
+                return _inspect(given)
+            case "metrics":
+                return _metrics()
+            case "health":
+                return _health(given.admin, given.health)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    parser.print_help(sys.stderr)
+    return USAGE
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _load(given: argparse.Namespace, **flags: str | None) -> Settings:
+    from collector.config_file import load, variable_warnings
+
+    settings = load(given.config, os.environ, given.overrides, **flags)
+    for warning in variable_warnings(os.environ, settings):
+        _say(f"semhealth: {warning}")
+    return settings
+
+
+def _settings_flags(given: argparse.Namespace) -> dict[str, str | None]:
+    return {
+        "listen": given.listen,
+        "admin": given.admin,
+        "health": given.health,
+        "exchange_log": given.exchange_log,
+    }
+
+
+def _run(given: argparse.Namespace) -> int:
+    from collector.supervisor import StartError, Supervisor
+
+    try:
+        settings = _load(given, upstream=given.upstream, **_settings_flags(given))
+        logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
+        log = logging.getLogger("semhealth")
+        _check_log_file(settings)
+
+        async def supervise() -> int:
+            supervisor = Supervisor(settings)
+            return await supervisor.run(lambda: log.info(_greeting(settings)))
+
+        return asyncio.run(supervise())
+    except ConfigError as error:
+        return _complain(error)
+    except StartError as error:
+        _say(f"semhealth: {error}")
+        return FAILED
+
+
+def _greeting(settings: Settings) -> str:
+    from collector.config import routes_of
+
+    routes = ", ".join(f"{route.prefix} → {route.upstream}" for route in routes_of(settings))
+    return f"listening on http://{settings.listen} ({routes}); admin on http://{settings.admin}"
+
+
+def _check_log_file(settings: Settings) -> None:
+    """Whether the exchange log can be written, before anything is started."""
+    from collector.supervisor import StartError
+
+    path = settings.exporters.exchange_log.path
+    if path is None:
+        return
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StartError(
+            f"exchange log: cannot write {path}: {error.strerror}; choose another file with --exchange-log"
+        ) from error
+
+
+def _demo(given: argparse.Namespace) -> int:
+    from collector import demo
+    from collector.supervisor import StartError
+
+    try:
+        settings = _load(given, upstream="http://127.0.0.1:1", **_settings_flags(given))
+        logging.basicConfig(level="WARNING", format=LOG_FORMAT)
+        return asyncio.run(demo.run(settings, given.simulator, given.rate, given.duration))
+    except ConfigError as error:
+        return _complain(error)
+    except StartError as error:
+        _say(f"semhealth: {error}")
+        return FAILED
+
+
+def _check(path: Path) -> int:
+    from collector.config_file import check
+
+    problems = check(path)
+    for problem in problems:
+        print(problem)
+    if problems:
+        _say(f"semhealth: {path}: {len(problems)} problem{'s' if len(problems) > 1 else ''}")
+        return USAGE
+    print(f"{path}: no problems")
+    return OK
+
+
+def _inspect(given: argparse.Namespace) -> int:
+    from collector.inspection import Inspector
+    from collector.recorded import Recording, RecordingError, read_file
+    from exporters.exchange_log import record_json
+
+    failed = False
+
+    def recordings() -> Iterator[Recording]:
+        nonlocal failed
+        for path in given.files:
+            try:
+                yield from read_file(path)
+            except RecordingError as error:
+                _say(f"semhealth: {error}")
+                failed = True
+
+    async def work(settings: Settings) -> None:
+        from collector.inspection_view import described
+
+        async with Inspector(settings) as inspector:
+            async for record in inspector.records(recordings()):
+                print(record_json(record).decode() if given.json else described(record), flush=True)
+
+    try:
+        asyncio.run(work(_load(given, upstream="http://127.0.0.1:1")))
+    except ConfigError as error:
+        return _complain(error)
+    return FAILED if failed else OK
+
+
+def _metrics() -> int:
+    from collector.metric_page import metrics_markdown
+
+    sys.stdout.write(metrics_markdown())
+    return OK
+
+
+def _version() -> int:
+    from collector.app import installed_version
+
+    print(f"semhealth {installed_version()}")
+    return OK
+
+
+def _health(admin: str | None, health: str | None) -> int:
+    """The health address where one is given, else the admin address."""
+    try:
+        address, path = (health, "/-/readyz") if health is not None else (admin or _admin_default(), "/readyz")
+        host, port = parse_address(address)
+    except ConfigError as error:
+        return _complain(error)
+    connection = http.client.HTTPConnection(host, port, timeout=HEALTH_TIMEOUT)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        said = response.read(200).decode("utf-8", "replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        _say(f"semhealth: no answer from {address}: {error}")
+        return FAILED
+    finally:
+        connection.close()
+    print(said)
+    return OK if response.status == 200 else FAILED
+
+
+def _admin_default() -> str:
+    return os.environ.get("SEMHEALTH_ADMIN") or Settings().admin
+
+
+def _complain(error: ConfigError) -> int:
+    for line in str(error).splitlines():
+        _say(f"semhealth: {line}")
+    return USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

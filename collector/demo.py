@@ -1,0 +1,145 @@
+"""The demonstration: a simulated API with traffic, the sidecar between them, and a table of what it sees."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import aiohttp
+import msgspec
+
+from collector.analyst.summary import Summary
+from collector.config import Settings
+from collector.supervisor import Supervisor, bind_tcp, child_environment, die_with_parent
+from collector.view import CLEAR, farewell, table
+
+STARTING = 20.0  # seconds that the sidecar has to answer
+REFRESH = 1.0  # seconds between tables
+PLAIN_REFRESH = 5.0  # where the output is no terminal
+LAST_RECORDS = 1.5  # seconds for the last exchanges to be judged
+# What goes wrong in the demonstration, so that there is something to see; all of it can be switched while it runs.
+FAULTS = {"invalid_json": 0.08, "stutter": 0.05, "overload": 0.03, "truncation": 0.02, "context_lost": 0.15}
+
+
+async def run(settings: Settings, simulator: str | None, rate: float, duration: float | None) -> int:
+    """Until `duration` seconds of traffic or a signal; 0 when the sidecar saw traffic, else 1.
+
+    `simulator` is where the simulated API listens (None: a free port); `rate` is in requests a second.
+    """
+    listening = bind_tcp("simulator", simulator if simulator is not None else "127.0.0.1:0")
+    host, port = listening.getsockname()[:2]
+    api = f"http://{host}:{port}"
+    settings = msgspec.structs.replace(settings, upstream=api)
+    supervisor = Supervisor(settings)
+    began = time.monotonic()
+    up = asyncio.Event()
+    running = asyncio.create_task(supervisor.run(up.set))
+    admin = f"http://{settings.admin}"
+    last: Summary | None = None
+    try:
+        async with _child("collector.simulator.api", _api_arguments(listening), (listening.fileno(),)):
+            await up.wait()
+            async with aiohttp.ClientSession() as session:
+                await _wait_ready(session, admin, running)
+                began = time.monotonic()
+                async with _child(
+                    "collector.simulator.traffic", _traffic_arguments(settings, api, rate, duration)
+                ) as traffic:
+                    async for last in _summaries(session, admin, running, traffic):
+                        _show(last, _addresses(settings, api), time.monotonic() - began)
+                await asyncio.sleep(LAST_RECORDS)
+                with contextlib.suppress(aiohttp.ClientError, OSError):
+                    last = await _summary(session, admin)
+    finally:
+        supervisor.stop()
+        await running
+        listening.close()
+    if last is None:
+        return 1
+    sys.stdout.write(farewell(last, time.monotonic() - began))
+    return 0 if last.totals.recorded else 1
+
+
+def _api_arguments(listening: socket.socket) -> list[str]:
+    faults = [f"{name}={share}" for name, share in FAULTS.items()]
+    return ["--fd", str(listening.fileno()), *(part for fault in faults for part in ("--fault", fault))]
+
+
+def _traffic_arguments(settings: Settings, api: str, rate: float, duration: float | None) -> list[str]:
+    arguments = ["--base", f"http://{settings.listen}", "--faults-from", api, "--rate", f"{rate:g}"]
+    return arguments if duration is None else [*arguments, "--duration", f"{duration:g}"]
+
+
+def _addresses(settings: Settings, api: str) -> dict[str, str]:
+    return {
+        "sidecar": f"http://{settings.listen}  (in front of the simulated API at {api})",
+        "metrics": f"http://{settings.admin}/metrics",
+        "records": f"http://{settings.admin}/records?limit=5",
+        "faults": f'curl -X POST {api}/-/faults -d \'{{"fault":"stall","share":0.5}}\'',
+    }
+
+
+@contextlib.asynccontextmanager
+async def _child(
+    module: str, arguments: Sequence[str], fds: tuple[int, ...] = ()
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        module,
+        *arguments,
+        pass_fds=fds,
+        stdin=asyncio.subprocess.DEVNULL,
+        env=child_environment(os.environ),
+        process_group=0,
+        preexec_fn=die_with_parent,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(5.0):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+
+async def _wait_ready(session: aiohttp.ClientSession, admin: str, running: asyncio.Task[int]) -> None:
+    deadline = time.monotonic() + STARTING
+    while time.monotonic() < deadline and not running.done():
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            async with session.get(f"{admin}/readyz") as response:
+                if response.status == 200:
+                    return
+        await asyncio.sleep(0.1)
+
+
+async def _summary(session: aiohttp.ClientSession, admin: str) -> Summary:
+    async with session.get(f"{admin}/summary") as response:
+        return msgspec.json.decode(await response.read(), type=Summary)
+
+
+async def _summaries(
+    session: aiohttp.ClientSession, admin: str, running: asyncio.Task[int], traffic: asyncio.subprocess.Process
+) -> AsyncIterator[Summary]:
+    """A summary each so often, until the traffic or the sidecar ends."""
+    every = REFRESH if sys.stdout.isatty() else PLAIN_REFRESH
+    ended = asyncio.create_task(traffic.wait())
+    while not running.done() and not ended.done():
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            yield await _summary(session, admin)
+        await asyncio.wait({ended, running}, timeout=every, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _show(summary: Summary, addresses: dict[str, str], elapsed: float) -> None:
+    text = table(summary, addresses, elapsed)
+    sys.stdout.write((CLEAR if sys.stdout.isatty() else "\n") + text)
+    sys.stdout.flush()

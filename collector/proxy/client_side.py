@@ -1,0 +1,342 @@
+"""The connection from the service: finds requests in its bytes, refuses what cannot be forwarded, keeps their order."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import cast
+
+from collector.proxy.answers import HEALTH_PREFIX, Problem, health_answer, problem_answer
+from collector.proxy.exchange import Exchange, Pause
+from collector.proxy.heads import (
+    END,
+    PREFACE,
+    ClientHead,
+    HeadError,
+    can_begin_request,
+    has_bare_line_feed,
+    read_request,
+)
+from collector.proxy.peer import is_held
+from collector.proxy.plane import Plane, report_fault
+
+HELD_BYTES = 64 * 1024  # of the next request, read ahead so that a client that leaves is noticed
+LINGER = 2.0  # seconds in which the rest of a refused upload is read and dropped, so that the answer arrives
+HALF_CLOSE_CHECKS = (0.01, 0.05, 0.25)  # seconds between looks whether a client that finished sending is still there
+
+# Every reason is of the catalogue's REFUSED_REASONS.
+NO_ROUTE = Problem(404, "no_route", "no route of this semhealth sidecar leads to this path")
+RESERVED = Problem(404, "no_route", "paths under /-/ belong to semhealth; it answers /-/healthz and /-/readyz")
+HEAD_OVER_CAP = Problem(431, "head_over_cap", "the request's head is longer than proxy.max_head allows")
+NOT_HTTP = Problem(400, "bad_request", "this is not HTTP/1.1; semhealth listens without TLS")
+BARE_LINE_FEED = Problem(400, "bad_request", "a line of the request's head ends without a carriage return")
+HTTP2 = Problem(505, "unsupported_protocol", "semhealth speaks HTTP/1.1 only: HTTP/2 and gRPC are not forwarded")
+OVER_CONNECTIONS = Problem(503, "over_connections", "more connections than proxy.max_connections allows")
+DRAINING = Problem(503, "draining", "this semhealth sidecar is shutting down")
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection of the service; at most one exchange at a time, requests behind it wait their turn."""
+
+    __slots__ = (
+        "_closing",
+        "_eof",
+        "_exchange",
+        "_handling",
+        "_idle_since",
+        "_is_refused",
+        "_paused",
+        "_plane",
+        "_rest",
+        "_searched",
+        "_timer",
+        "_transport",
+        "_write",
+        "blocked_since",
+        "is_blocked",
+    )
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        self._exchange: Exchange | None = None
+        self._rest = b""  # bytes that belong to no exchange yet; at most max_head, or HELD_BYTES and one read
+        self._searched = 0
+        self._paused = Pause.NONE
+        self._eof = False
+        self._closing = False  # nothing more is answered; what arrives is dropped
+        self._handling = False
+        self._is_refused = False
+        self._idle_since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_blocked = False
+        self.blocked_since = 0.0
+
+    # ------------------------------------------------------------ asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        plane = self._plane
+        self._transport = cast(asyncio.Transport, transport)
+        self._write = self._transport.write
+        self._is_refused = len(plane.clients) >= plane.settings.max_connections
+        plane.clients.add(self)
+        self._idle_since = plane.loop.time()
+        self._watch_idleness(plane.settings.keep_alive)
+        if self._is_refused:
+            self._refuse(OVER_CONNECTIONS, "over_connections")
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self._exchange
+        try:
+            if exchange is not None:
+                exchange.from_client(data)
+            elif not self._closing:
+                self._rest = self._rest + data if self._rest else data
+                self._read_requests()
+        except Exception as error:  # noqa: BLE001 - the boundary of this connection: the worker lives on
+            report_fault(error, "while reading a request")
+            self.cut()
+
+    def eof_received(self) -> bool:
+        self._eof = True
+        exchange = self._exchange
+        if exchange is None:
+            return False
+        if not exchange.request_done or not self._is_held():
+            exchange.client_gone()
+            self._exchange = None
+            self._transport.abort()
+            return False
+        exchange.client_finished()
+        self._plane.loop.call_later(HALF_CLOSE_CHECKS[0], self._check_half_closed, exchange, 1)
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._plane.clients.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.client_gone()
+
+    def pause_writing(self) -> None:
+        self.is_blocked = True
+        self.blocked_since = self._plane.monotonic()
+        if self._exchange is not None:
+            self._exchange.client_blocked()
+
+    def resume_writing(self) -> None:
+        self.is_blocked = False
+        if self._exchange is not None:
+            self._exchange.client_unblocked(self.blocked_since)
+
+    # ------------------------------------------------------------ what an exchange asks for
+
+    def send(self, data: bytes) -> None:
+        """Write to the client; dropped once it is gone, of which `connection_lost` tells."""
+        if data and not self._transport.is_closing():
+            self._write(data)
+
+    def hold(self, data: bytes) -> None:
+        """Keep bytes of the next request until this one is answered."""
+        self._rest = self._rest + data if self._rest else data
+        if len(self._rest) > HELD_BYTES:
+            self.pause(Pause.PIPELINE)
+
+    def take_held(self) -> bytes:
+        """What was held: after an upgrade it belongs to the tunnel."""
+        held, self._rest = self._rest, b""
+        return held
+
+    def pause(self, reason: Pause) -> None:
+        """Read nothing until every reason is gone."""
+        if not self._paused and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._paused |= reason
+
+    def resume(self, reason: Pause) -> None:
+        """This reason is gone."""
+        was_paused = self._paused
+        self._paused &= ~reason
+        if was_paused and not self._paused and not self._transport.is_closing() and not self._eof:
+            self._transport.resume_reading()
+
+    def finish_writing(self) -> None:
+        """Send what is queued, then say that no more comes."""
+        if not self._transport.is_closing():
+            self._transport.write_eof()
+
+    def exchange_over(self, *, keep: bool, linger: bool = False) -> None:
+        """The answer is written. Go on with the next request, or close; `linger` if the client may still be sending."""
+        self._exchange = None
+        if not keep:
+            self._close(linger=linger)
+            return
+        self._idle_since = self._plane.loop.time()
+        self.resume(self._paused)
+        if not self._handling:
+            self._read_requests()
+
+    def break_off(self, *, reset: bool) -> None:
+        """Close with the answer unfinished, so that the client sees it was; what was written still goes out."""
+        self._exchange = None
+        self._closing = True
+        if self._transport.is_closing():
+            return
+        if reset:
+            # A closed socket that does not linger resets its peer instead of ending well.
+            connection = self._transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.close()
+
+    # ------------------------------------------------------------ what the worker asks for
+
+    def is_flushed(self) -> bool:
+        """Whether the kernel has taken all that was written."""
+        return self._transport.is_closing() or self._transport.get_write_buffer_size() == 0
+
+    def drain(self) -> None:
+        """Close once the current answer is done; at once when there is none."""
+        if self._exchange is None and not self._closing:
+            self._close(linger=False)
+
+    def cut(self) -> None:
+        """Close now, whatever goes on."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.cut()
+        self._closing = True
+        self._transport.abort()
+
+    # ------------------------------------------------------------ requests
+
+    def _read_requests(self) -> None:
+        """Begin the requests that are complete, one at a time."""
+        self._handling = True
+        try:
+            while self._exchange is None and not self._closing and self._rest:
+                if not self._read_request():
+                    break
+        finally:
+            self._handling = False
+        if self._eof and self._exchange is None and not self._closing:
+            self._close(linger=False)
+
+    def _read_request(self) -> bool:
+        """Take one request off the held bytes; False when its head is not complete."""
+        rest = self._rest
+        if rest[0] in b"\r\n":
+            rest = rest.lstrip(b"\r\n")  # an empty line before a request is passed over (RFC 9112, 2.2)
+            self._rest = rest
+            if not rest:
+                return False
+        if not can_begin_request(rest[0]):
+            return self._refuse(NOT_HTTP, "bad_request")
+        if rest.startswith(PREFACE):
+            return self._refuse(HTTP2, "unsupported_protocol")
+        end = rest.find(END, self._searched)
+        if end < 0 or end + len(END) > self._plane.settings.max_head:
+            if len(rest) > self._plane.settings.max_head:
+                return self._refuse(HEAD_OVER_CAP, "head_over_cap")
+            if has_bare_line_feed(rest):
+                return self._refuse(BARE_LINE_FEED, "bad_request")
+            self._searched = max(0, len(rest) - 3)
+            return False
+        self._searched = 0
+        end += len(END)
+        self._rest = b""
+        try:
+            head = read_request(rest[:end])
+        except HeadError as error:
+            return self._refuse(Problem(error.status, error.reason, error.message), error.reason)
+        self._begin(head, rest[end:])
+        return True
+
+    def _begin(self, head: ClientHead, rest: bytes) -> None:
+        plane = self._plane
+        bodyless = head.method == b"HEAD"
+        if head.target.startswith(HEALTH_PREFIX):
+            self._answer_health(head, rest)
+            return
+        destination = plane.routes.find(head.target)
+        if destination is None:
+            self._refuse(NO_ROUTE, "no_route", bodyless=bodyless)
+        elif plane.draining:
+            self._refuse(DRAINING, "draining", bodyless=bodyless)
+        else:
+            self._exchange = Exchange(plane, self, head, destination)
+            self._exchange.begin(rest)
+
+    def _answer_health(self, head: ClientHead, rest: bytes) -> None:
+        ready = not self._plane.draining
+        close = head.wants_close or head.framing != "none" or not ready
+        bodyless = head.method == b"HEAD"
+        answer = health_answer(head.target, ready=ready, bodyless=bodyless, close=close)
+        if answer is None or head.method not in (b"GET", b"HEAD"):
+            self._refuse(RESERVED, "no_route", bodyless=bodyless)
+            return
+        self.send(answer)
+        if close:
+            self._close(linger=head.framing != "none")
+        else:
+            self._idle_since = self._plane.loop.time()
+            self._rest = rest
+
+    def _refuse(self, problem: Problem, reason: str, *, bodyless: bool = False) -> bool:
+        """Answer a request that is not forwarded, and close: where the next one begins may be unknown."""
+        self._plane.refused[reason] += 1
+        self.send(problem_answer(problem, bodyless=bodyless, close=True))
+        self._close(linger=True)
+        return False
+
+    # ------------------------------------------------------------ closing
+
+    def _close(self, *, linger: bool) -> None:
+        self._closing = True
+        self._rest = b""
+        if self._transport.is_closing():
+            return
+        if linger and not self._eof:
+            self.resume(self._paused)
+            self._transport.write_eof()
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._plane.loop.call_later(LINGER, self._transport.abort)
+        else:
+            self._transport.close()
+
+    def _watch_idleness(self, patience: float) -> None:
+        self._timer = self._plane.loop.call_later(patience, self._check_idleness)
+
+    def _check_idleness(self) -> None:
+        """Close a connection on which no request became complete for `keep_alive` seconds."""
+        keep_alive = self._plane.settings.keep_alive
+        left = keep_alive
+        if self._exchange is None:
+            left = self._idle_since + keep_alive - self._plane.loop.time()
+            if left <= 0:
+                self._close(linger=False)
+                return
+        self._watch_idleness(max(left, 0.01))
+
+    def _check_half_closed(self, exchange: Exchange, step: int) -> None:
+        """A client that finished sending waits for its answer; one that closed since then does not."""
+        if self._exchange is not exchange:
+            exchange_now = self._exchange
+            if exchange_now is None or self._closing:
+                return
+            exchange = exchange_now
+        if self._is_held():
+            delay = HALF_CLOSE_CHECKS[min(step, len(HALF_CLOSE_CHECKS) - 1)]
+            self._plane.loop.call_later(delay, self._check_half_closed, exchange, step + 1)
+        else:
+            self._exchange = None
+            exchange.client_gone()
+            self._transport.abort()
+
+    def _is_held(self) -> bool:
+        peer = self._transport.get_extra_info("peername")
+        own = self._transport.get_extra_info("sockname")
+        return bool(peer and own) and is_held(peer[:2], own[:2])

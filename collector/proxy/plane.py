@@ -1,0 +1,99 @@
+"""What all connections of one worker share: settings, routes, pool, tap and counts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import traceback
+from typing import Protocol
+
+from collector.config import Settings, Tls
+from collector.model import Clock, ProxyVitals
+from collector.proxy.pool import Pool
+from collector.proxy.routes import Routes
+from collector.proxy.tap import Tap
+
+REFUSED_REASONS = ("no_route", "bad_request", "head_over_cap", "unsupported_protocol", "over_connections", "draining")
+
+LOG = logging.getLogger("semhealth.proxy")
+
+
+class Closable(Protocol):
+    """A client's connection, as the worker sees it when it ends."""
+
+    def is_flushed(self) -> bool: ...
+    def drain(self) -> None: ...
+    def cut(self) -> None: ...
+
+
+class Plane:
+    """The worker's one set of collaborators, handed to every connection."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        routes: Routes,
+        clock: Clock,
+        *,
+        number: int,
+        boot: str,
+        analyst: str | None,
+    ) -> None:
+        self.loop = loop
+        self.settings = settings.proxy
+        self.routes = routes
+        self.clock = clock
+        self.monotonic = clock.monotonic
+        self.number = number
+        self.boot = boot
+        self.pool = Pool(loop, settings.proxy.pool_size, settings.proxy.pool_idle)
+        self.tap = Tap(loop, analyst, settings.proxy.queue, self.vitals)
+        self.tls = tls_context(settings.proxy.tls)
+        self.refused = dict.fromkeys(REFUSED_REASONS, 0)
+        self.clients: set[Closable] = set()  # at most `max_connections`, and those being refused
+        self.tasks: set[asyncio.Task[None]] = set()  # connecting; at most one per client
+        self.in_flight = 0
+        self.draining = False
+        self.lag = 0.0
+        self._last = 0
+
+    def next_id(self) -> int:
+        """The number of the next exchange; they grow over the life of the worker."""
+        self._last += 1
+        return self._last
+
+    def vitals(self) -> ProxyVitals:
+        """The totals as they stand; the worst lag since they were last asked for."""
+        lag, self.lag = self.lag, 0.0
+        tap = self.tap
+        return ProxyVitals(
+            worker=self.number,
+            boot=self.boot,
+            at=self.monotonic(),
+            forwarded=tap.forwarded,
+            unobserved=dict(tap.unobserved),
+            refused=dict(self.refused),
+            in_flight=self.in_flight,
+            queue_bytes=tap.queued,
+            loop_lag=lag,
+        )
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """The system's trust, and the CA file's on top of it. OSError (ssl.SSLError) for files that cannot be used."""
+    context = ssl.create_default_context()
+    if tls.ca_file is not None:
+        context.load_verify_locations(tls.ca_file)
+    if tls.client_cert is not None:
+        context.load_cert_chain(tls.client_cert, tls.client_key)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def report_fault(error: BaseException, where: str) -> None:
+    """One line for a fault of our own: what and at which line of code, but never a byte that passed through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else "unknown place"
+    LOG.error("unexpected %s at %s %s; that connection was closed", type(error).__name__, place, where)

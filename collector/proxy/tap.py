@@ -1,0 +1,293 @@
+"""What the analyst is told: a bounded queue of events, lossy by whole exchange, every loss counted with its reason."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from collector.model import (
+    Acknowledged,
+    Event,
+    ExchangeDropped,
+    ExchangeEnded,
+    ProxyVitals,
+    decode_acknowledged,
+    encode_events,
+)
+
+BATCH_BYTES = 64 * 1024  # a batch is sent when it holds so much,
+BATCH_DELAY = 0.005  # or so long after its first event
+EVENT_SIZE = 48  # bytes that an event takes besides what it carries
+RECONNECT_DELAY = 0.2
+SEND_BUFFER = 1024 * 1024
+ACKNOWLEDGEMENT_LIMIT = 16 * 1024 * 1024  # a longer one is no acknowledgement
+
+
+class Watch:
+    """What the tap knows of one exchange: `unobserved` is why it will have no record, None while it may have one."""
+
+    __slots__ = ("id", "told", "unobserved")
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.told = False
+        self.unobserved: str | None = None
+
+
+class Ledger:
+    """The accounts of the tap, without its socket.
+
+    `queued` counts the bytes of every event that waits, or was sent and is not acknowledged; it never passes `bound`
+    by more than the small notices that an exchange was dropped. At any time
+    forwarded = acknowledged + all unobserved + ended and not yet acknowledged.
+    """
+
+    def __init__(self, bound: int, wake: Callable[[], None], hurry: Callable[[], None]) -> None:
+        self.bound = bound
+        self.queued = 0
+        self.connected = False
+        self.forwarded = 0
+        self.acknowledged = 0
+        self.unobserved = {"queue_full": 0, "analyst_down": 0, "analyst_lost": 0}
+        self._wake = wake  # called with the first event of a batch
+        self._hurry = hurry  # called when a batch is large
+        self._events: list[Event] = []
+        self._batch = 0
+        self._sent: deque[int] = deque()  # bytes of each batch that is not acknowledged
+        self._open: dict[int, Watch] = {}
+        self._awaiting: set[int] = set()
+
+    @property
+    def unacknowledged(self) -> int:
+        """Exchanges that ended, were told in full, and are not acknowledged yet."""
+        return len(self._awaiting)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing waits, every batch was read and every ended exchange recorded."""
+        return not self._events and not self._sent and not self._awaiting
+
+    def tell(self, watch: Watch, event: Event, size: int) -> None:
+        """Queue an event that carries `size` bytes, or give up its exchange."""
+        if watch.unobserved is not None:
+            return
+        size += EVENT_SIZE
+        if not self.connected:
+            watch.unobserved = "analyst_down"
+            return
+        if self.queued + size > self.bound:
+            self._drop(watch)
+            return
+        if not watch.told:
+            watch.told = True
+            self._open[watch.id] = watch
+        self._append(event, size)
+
+    def end(self, watch: Watch, event: ExchangeEnded) -> None:
+        """Tell the last event of an exchange and count it as forwarded."""
+        self.tell(watch, event, 0)
+        self.forwarded += 1
+        self._open.pop(watch.id, None)
+        if watch.unobserved is None:
+            self._awaiting.add(watch.id)
+        else:
+            self.unobserved[watch.unobserved] += 1
+
+    def report(self, vitals: ProxyVitals) -> None:
+        """Queue the totals; left out when the queue is full, since the next ones say all that they say."""
+        if self.connected and self.queued + 4 * EVENT_SIZE <= self.bound:
+            self._append(vitals, 3 * EVENT_SIZE)
+
+    def take_batch(self) -> list[Event]:
+        """All events that wait; their bytes stay counted until the batch is acknowledged."""
+        events, self._events = self._events, []
+        if events:
+            self._sent.append(self._batch)
+            self._batch = 0
+        return events
+
+    def acknowledge(self, answer: Acknowledged) -> None:
+        """So many more batches were read, and these ended exchanges are recorded. ValueError for batches never sent."""
+        if not 0 <= answer.batches <= len(self._sent):
+            raise ValueError("an acknowledgement of a batch that was not sent")
+        for _ in range(answer.batches):
+            self.queued -= self._sent.popleft()
+        for number in answer.ended:
+            if number in self._awaiting:
+                self._awaiting.remove(number)
+                self.acknowledged += 1
+
+    def connect(self) -> None:
+        """An analyst is there."""
+        self.connected = True
+
+    def disconnect(self) -> None:
+        """The analyst is gone, and with it all that it was told and did not acknowledge."""
+        self.connected = False
+        self.unobserved["analyst_lost"] += len(self._awaiting)
+        self._awaiting.clear()
+        for watch in self._open.values():
+            watch.unobserved = "analyst_lost"
+        self._open.clear()
+        self._events = []
+        self._sent.clear()
+        self._batch = self.queued = 0
+
+    def _append(self, event: Event, size: int) -> None:
+        events = self._events
+        events.append(event)
+        self.queued += size
+        self._batch += size
+        if self._batch >= BATCH_BYTES:
+            self._hurry()
+        elif len(events) == 1:
+            self._wake()
+
+    def _drop(self, watch: Watch) -> None:
+        watch.unobserved = "queue_full"
+        if watch.told:
+            del self._open[watch.id]
+            self._append(ExchangeDropped(watch.id), EVENT_SIZE)
+
+
+class Tap(Ledger):
+    """The ledger on its Unix socket: connects and reconnects, sends batches, reads acknowledgements, never waits."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, path: str | None, bound: int, vitals: Callable[[], ProxyVitals]
+    ) -> None:
+        super().__init__(bound, self._arm, self.flush)
+        self._loop = loop
+        self._path = path
+        self._vitals = vitals
+        self._socket: socket.socket | None = None
+        self._out: deque[memoryview] = deque()  # encoded batches; their bytes are within `queued`
+        self._in = bytearray()
+        self._waits_to_write = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def open(self) -> None:
+        """Connect now, and again each time the connection is lost."""
+        self._retry = None
+        if self._path is None or self._closed:
+            return
+        attempt = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        attempt.setblocking(False)
+        try:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            attempt.connect(self._path)
+        except OSError:
+            attempt.close()
+            self._retry = self._loop.call_later(RECONNECT_DELAY, self.open)
+            return
+        self._socket = attempt
+        self._loop.add_reader(attempt.fileno(), self._readable)
+        self.connect()
+        self.report(self._vitals())
+
+    async def close(self, patience: float) -> None:
+        """Tell the last totals, wait at most `patience` seconds for acknowledgements, and hang up."""
+        if self._socket is not None:
+            self.report(self._vitals())
+            self.flush()
+            deadline = self._loop.time() + patience
+            while self._socket is not None and not self.is_settled:
+                if self._loop.time() >= deadline:
+                    break
+                await asyncio.sleep(0.005)
+        self._closed = True
+        self._hang_up()
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def flush(self) -> None:
+        """Encode what waits, and send what the socket takes."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._socket is None:
+            return
+        events = self.take_batch()
+        if events:
+            body = encode_events(events)
+            self._out.append(memoryview(len(body).to_bytes(4, "big") + body))
+            if not self._waits_to_write:
+                self._send(self._socket)
+
+    def _arm(self) -> None:
+        self._timer = self._loop.call_later(BATCH_DELAY, self.flush)
+
+    def _send(self, to: socket.socket) -> None:
+        out = self._out
+        while out:
+            try:
+                sent = to.send(out[0])
+            except (BlockingIOError, InterruptedError):
+                if not self._waits_to_write:
+                    self._waits_to_write = True
+                    self._loop.add_writer(to.fileno(), self._send, to)
+                return
+            except OSError:
+                self._hang_up()
+                return
+            if sent < len(out[0]):
+                out[0] = out[0][sent:]
+            else:
+                out.popleft()
+        if self._waits_to_write:
+            self._waits_to_write = False
+            self._loop.remove_writer(to.fileno())
+
+    def _readable(self) -> None:
+        source = self._socket
+        if source is None:
+            return
+        try:
+            received = source.recv(BATCH_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            received = b""
+        if not received:
+            self._hang_up()
+            return
+        self._in += received
+        try:
+            self._read_acknowledgements()
+        except (ValueError, msgspec.DecodeError):
+            # Whoever answers so is no analyst; what it was told is lost.
+            self._hang_up()
+
+    def _read_acknowledgements(self) -> None:
+        received = self._in
+        at = 0
+        while len(received) - at >= 4:
+            size = int.from_bytes(received[at : at + 4], "big")
+            if size > ACKNOWLEDGEMENT_LIMIT:
+                raise ValueError("an acknowledgement is too long")
+            if len(received) - at - 4 < size:
+                break
+            self.acknowledge(decode_acknowledged(bytes(received[at + 4 : at + 4 + size])))
+            at += 4 + size
+        del received[:at]
+
+    def _hang_up(self) -> None:
+        lost, self._socket = self._socket, None
+        if lost is None:
+            return
+        self._loop.remove_reader(lost.fileno())
+        if self._waits_to_write:
+            self._loop.remove_writer(lost.fileno())
+            self._waits_to_write = False
+        lost.close()
+        self._out.clear()
+        self._in.clear()
+        self.disconnect()
+        if not self._closed:
+            self._retry = self._loop.call_later(RECONNECT_DELAY, self.open)

@@ -1,0 +1,477 @@
+"""Readings → one Prometheus registry, built from the catalogue and rendered as text or OpenMetrics."""
+
+from __future__ import annotations
+
+import random
+import re
+import statistics
+import sys
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Protocol
+
+from msgspec import Struct
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from collector.catalogue import LABELS, METRICS, Label, Metric, label_names, label_rules
+from collector.model import Clock, Reading
+
+OTHER = "other"  # a value beyond its label's bound, or beyond the bound on series
+INVALID = "invalid"  # a value that is no printable text
+UNKNOWN = "unknown"  # a value that was not given
+
+LABEL_BYTES = 128  # a longer label value is cut
+EXTRA_BOUND = 100  # values kept of each label that the user configured
+ZERO_COMBINATIONS = 64  # closed label sets up to this size start at 0 together
+SLICES = 60  # a window is this many slices of time
+SLICE_READINGS = 100  # readings kept per slice for a median; above it a random sample of so many
+
+LARGEST = sys.float_info.max
+LABEL_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
+
+RATE_LIMITS = "semantic_health_rate_limit_"
+RESET = "semantic_health_rate_limit_reset_timestamp_seconds"
+DROPPED = "semantic_health_readings_dropped_total"
+OVERFLOW = "semantic_health_label_overflow_total"
+
+Take = Callable[[float], None]
+Values = tuple[str, ...]
+
+
+class PrometheusExporter:
+    """The one registry. Any thread may record; `render` and `registry.collect()` may run beside it in another.
+
+    `extra_labels` are added to every metric that has a route; `window` is the seconds of the headline gauges.
+    `max_series` bounds the exposed series, a histogram counting once per line. Near it, open label values become
+    `other`, for which room is kept; with none left a reading is dropped. Both are counted.
+
+    Raises ValueError for a label that Prometheus or the catalogue does not allow, and for a window that is no time.
+    """
+
+    def __init__(self, extra_labels: tuple[str, ...], window: float, max_series: int, clock: Clock) -> None:
+        _check_labels(extra_labels)
+        if not window > 0.0:
+            raise ValueError(f"window: expected seconds above 0, got {window!r}")
+        self.registry = CollectorRegistry()
+        self.started = clock.wall()  # Unix seconds: every counter was 0 then
+        self._lock = threading.RLock()  # around what is not a known series
+        self._extra = tuple(Label(name, "configured label", bound=EXTRA_BOUND) for name in extra_labels)
+        self._resets: dict[Values, float] = {}  # when each rate limit is full again; bounded by the series
+        self._families = {metric.name: self._family(metric, window, clock) for metric in METRICS}
+        self._related = {name: tuple(self._counters_beside(family)) for name, family in self._families.items()}
+        self._known: dict[str, set[str]] = {}  # values kept of each open label, bounded by Label.bound
+        self._series: dict[tuple[str, Values], Take] = {}  # by what is exported; bounded by max_series
+        self._takers: dict[tuple[str, Values, Values], Take] = {}  # by what readings say; twice max_series at most
+        self._zeroed: set[tuple[str, Values]] = set()  # bounded by the series that caused them
+        self._count = 0
+        self._max_series = max_series
+        # Kept free: every metric once with `other` in each open label, and its two counters of what was refused.
+        kept = 2 * len(METRICS)
+        for family in self._families.values():
+            kept += family.cost * prod(len(rule.values or (OTHER,)) for rule in family.rules)
+        self._room = max_series - min(kept, max_series // 2)
+        for family in self._families.values():
+            if family.metric.kind in {"counter", "histogram"} and all(rule.values for rule in family.rules):
+                for values in product(*(rule.values or () for rule in family.rules)):
+                    self._create(family, values)
+
+    def record(self, reading: Reading) -> None:
+        """Take one reading. What is not a finite number, or negative where that cannot be, is dropped and counted."""
+        take = self._takers.get((reading.metric, reading.labels, reading.extra))
+        if take is not None and 0.0 <= reading.value <= LARGEST:
+            take(reading.value)
+        else:
+            self._record_with_care(reading)
+
+    def add(self, metric: str, amount: float = 1.0, labels: tuple[str, ...] = ()) -> None:
+        """Record one reading, for counts that no exchange brings."""
+        self.record(Reading(metric, amount, labels))
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """The body of /metrics and its content type, as the `Accept` header of a scrape asks."""
+        try:
+            encode, content_type = choose_encoder(accept)
+        except TypeError:  # a version that is no version
+            return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
+        return encode(self.registry), content_type
+
+    # ------------------------------------------------------------ readings of series not met before
+
+    def _record_with_care(self, reading: Reading) -> None:
+        with self._lock:
+            family = self._families.get(reading.metric)
+            if family is None:
+                self._count_one(DROPPED, OTHER)
+                return
+            fits = family.lowest <= reading.value <= LARGEST and len(reading.labels) == len(family.metric.labels)
+            take = self._admit(family, reading.labels, reading.extra) if fits else None
+            if take is None:
+                self._count_one(DROPPED, reading.metric)
+            else:
+                take(reading.value)
+
+    def _admit(self, family: _Family, labels: Values, extra: Values) -> Take | None:
+        """The series of these labels, made when new; None when there is no room."""
+        name = family.metric.name
+        given = extra if family.has_extra else ()
+        padded = tuple(given[i] if i < len(given) else UNKNOWN for i in range(len(family.rules) - len(labels)))
+        said = labels + padded
+        cleaned = tuple(clean_label(value) for value in said)
+        bounded = tuple(self._bound(rule, value) for rule, value in zip(family.rules, cleaned, strict=True))
+        take = self._series.get((name, bounded))
+        if take is None and self._count + family.cost <= self._room:
+            take = self._create(family, bounded)
+            self._start_siblings(family, bounded)
+        if take is None:
+            bounded = tuple(OTHER if r.values is None else v for r, v in zip(family.rules, bounded, strict=True))
+            take = self._series.get((name, bounded))
+            if take is None and self._count + family.cost <= self._max_series:
+                take = self._create(family, bounded)
+        if take is None or bounded != cleaned:
+            self._count_one(OVERFLOW, name)
+        elif cleaned == said and extra in ((), padded):
+            # Only what the label sets bound is remembered: raw values have no end.
+            self._takers[name, labels, extra] = take
+        return take
+
+    def _bound(self, rule: Label, value: str) -> str:
+        if rule.values is not None:
+            return value if value in rule.values else OTHER
+        known = self._known.setdefault(rule.name, set())
+        if value in known:
+            return value
+        if len(known) >= rule.bound:
+            return OTHER
+        known.add(value)
+        return value
+
+    def _create(self, family: _Family, labels: Values) -> Take:
+        self._count += family.cost
+        take = family.series(labels)
+        self._series[family.metric.name, labels] = take
+        if family.metric.name not in {DROPPED, OVERFLOW}:
+            self._start_at_zero(DROPPED, family.metric.name)
+            if any(rule.values is None for rule in family.rules):
+                self._start_at_zero(OVERFLOW, family.metric.name)
+        return take
+
+    def _start_at_zero(self, counter: str, label: str) -> None:
+        if (counter, (label,)) not in self._series and self._count < self._room:
+            self._create(self._families[counter], (label,))
+
+    def _start_siblings(self, family: _Family, labels: Values) -> None:
+        """Counters that these labels make possible start at 0: a counter that appears at 1 hides its first event."""
+        if family.metric.kind == "counter":
+            self._start_combinations(family, labels)
+        for target, positions in self._related[family.metric.name]:
+            values = tuple(labels[i] if i >= 0 else "" for i in positions)
+            if (target.metric.name, values) not in self._zeroed:
+                self._zeroed.add((target.metric.name, values))
+                self._start_combinations(target, values)
+
+    def _start_combinations(self, family: _Family, labels: Values) -> None:
+        choices: list[Values] = [(value,) for value in labels]
+        for position in family.together:
+            choices[position] = family.rules[position].values or ()
+        for values in product(*choices):
+            if (family.metric.name, values) not in self._series and self._count + family.cost <= self._room:
+                self._create(family, values)
+
+    def _count_one(self, counter: str, label: str) -> None:
+        take = self._series.get((counter, (label,)))
+        if take is None:
+            take = self._create(self._families[counter], (label,))  # as many as the catalogue has metrics
+        take(1.0)
+
+    # ------------------------------------------------------------ from the catalogue
+
+    def _family(self, metric: Metric, window: float, clock: Clock) -> _Family:
+        has_extra = "route" in metric.labels
+        rules = label_rules(metric) + (self._extra if has_extra else ())
+        names = label_names(metric) + tuple(label.name for label in self._extra if has_extra)
+        source: _Source
+        match metric.kind:
+            case "counter":
+                source = _Counters(metric, names)
+            case "histogram":
+                source = _Histograms(metric, names)
+            case "gauge":
+                source = _Gauges(metric, names, clock, self._resets if metric.name.startswith(RATE_LIMITS) else None)
+            case "window_ratio" | "window_median":
+                source = _Windows(metric, names, window, clock, self._refuse)
+        self.registry.register(source)
+        return _Family(metric, rules, has_extra, source.cost, source.lowest, source.series, _start_together(rules))
+
+    def _counters_beside(self, family: _Family) -> Iterator[tuple[_Family, tuple[int, ...]]]:
+        """Counters whose open labels `family` has too, and where each is found there (-1: a closed one)."""
+        place = {rule.name: i for i, rule in enumerate(family.rules) if rule.values is None}
+        for other in self._families.values():
+            is_small = all(i in other.together for i, rule in enumerate(other.rules) if rule.values is not None)
+            opens = {rule.name for rule in other.rules if rule.values is None}
+            if other.metric.kind == "counter" and other.has_extra and is_small and opens <= place.keys():
+                yield other, tuple(place.get(rule.name, -1) for rule in other.rules)
+
+    def _refuse(self, metric: str) -> None:
+        with self._lock:
+            self._count_one(DROPPED, metric)
+
+
+def clean_label(value: str) -> str:
+    """A label value that every format can carry: printable, at most 128 bytes of UTF-8, never empty."""
+    if not isinstance(value, str) or not value.isprintable():  # lone surrogates and controls are not printable
+        return INVALID
+    if len(value) > LABEL_BYTES // 4:
+        value = value.encode()[:LABEL_BYTES].decode(errors="ignore")
+    return value if value != "" else UNKNOWN  # to Prometheus an empty label is no label
+
+
+class _Family(Struct, frozen=True):
+    """One metric as exported. `cost` is in lines; `together` are the closed labels that start at 0 as a set."""
+
+    metric: Metric
+    rules: tuple[Label, ...]
+    has_extra: bool
+    cost: int
+    lowest: float
+    series: Callable[[Values], Take]
+    together: tuple[int, ...]
+
+
+def _start_together(rules: Sequence[Label]) -> tuple[int, ...]:
+    """Positions of closed labels, from the last, as long as their combinations stay few."""
+    positions: list[int] = []
+    combinations = 1
+    for position in reversed(range(len(rules))):
+        values = rules[position].values
+        if values is not None and combinations * len(values) <= ZERO_COMBINATIONS:
+            combinations *= len(values)
+            positions.append(position)
+    return tuple(positions)
+
+
+def _check_labels(names: Sequence[str]) -> None:
+    taken = {name for metric in METRICS if "route" in metric.labels for name in label_names(metric)} | LABELS.keys()
+    for i, name in enumerate(names):
+        if not LABEL_NAME.match(name) or name.startswith("__") or name == "le":
+            raise ValueError(f"label {name!r}: expected letters, digits and _, and none of Prometheus' own names")
+        if name in taken or name in names[:i]:
+            raise ValueError(f"label {name!r}: the name is taken; choose another")
+
+
+# ---------------------------------------------------------------- where the numbers are
+
+
+class _Source(Collector, Protocol):
+    """The series of one metric. `series` gives what takes readings of these labels; `lowest` is what it can take."""
+
+    cost: int
+    lowest: float
+
+    def series(self, labels: Values) -> Take: ...
+
+
+class _Counters:
+    cost = 1
+    lowest = 0.0
+
+    def __init__(self, metric: Metric, names: Values) -> None:
+        self._parent = Counter(metric.name, metric.help, names, unit=metric.unit, registry=None)
+
+    def series(self, labels: Values) -> Take:
+        return (self._parent.labels(*labels) if labels else self._parent).inc
+
+    def collect(self) -> Iterable[Family]:
+        return _without_created(self._parent)
+
+
+class _Histograms:
+    lowest = 0.0
+
+    def __init__(self, metric: Metric, names: Values) -> None:
+        self.cost = len(metric.buckets) + 3  # +Inf, sum and count
+        self._parent = Histogram(
+            metric.name, metric.help, names, unit=metric.unit, registry=None, buckets=metric.buckets
+        )
+
+    def series(self, labels: Values) -> Take:
+        return (self._parent.labels(*labels) if labels else self._parent).observe
+
+    def collect(self) -> Iterable[Family]:
+        return _without_created(self._parent)
+
+
+def _without_created(collector: Collector) -> Iterator[Family]:
+    """As collected, but for the `_created` lines, which the text format would show as series of their own."""
+    for family in collector.collect():
+        family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+        yield family
+
+
+class _Gauges:
+    """Last values. A series is hidden once it has not been set for as long as it lives.
+
+    A rate limit is hidden also when, since it was stated, the moment has passed at which it is full again.
+    """
+
+    cost = 1
+    lowest = -LARGEST
+
+    def __init__(self, metric: Metric, names: Values, clock: Clock, resets: dict[Values, float] | None) -> None:
+        self._metric = metric
+        self._names = names
+        self._clock = clock
+        self._resets = resets
+        # Value, monotonic and Unix seconds, of each series that was admitted.
+        self._last: dict[Values, tuple[float, float, float]] = {}
+
+    def series(self, labels: Values) -> Take:
+        clock, last = self._clock, self._last
+        resets = self._resets if self._metric.name == RESET else None
+
+        def take(value: float) -> None:
+            last[labels] = (value, clock.monotonic(), clock.wall())
+            if resets is not None:
+                resets[labels] = value
+
+        return take
+
+    def collect(self) -> Iterable[Family]:
+        family = GaugeMetricFamily(self._metric.name, self._metric.help, labels=self._names, unit=self._metric.unit)
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        for labels, (value, set_at, set_wall) in self._last.copy().items():
+            is_old = self._metric.lives is not None and now - set_at >= self._metric.lives
+            reset = self._resets.get(labels) if self._resets is not None else None
+            is_past = reset is not None and set_wall < reset <= wall
+            if not (is_old or is_past):
+                family.add_metric(labels, value)
+        yield family
+
+
+class _Windows:
+    """Ratios or medians of the last seconds, each with the number of its observations. Empty ones are hidden."""
+
+    cost = 2
+    lowest = 0.0
+
+    def __init__(
+        self, metric: Metric, names: Values, window: float, clock: Clock, refuse: Callable[[str], None]
+    ) -> None:
+        self._metric = metric
+        self._names = names
+        self._width = window / SLICES
+        self._clock = clock
+        self._refuse = refuse
+        self._windows: dict[Values, Window] = {}  # by admitted series
+
+    def series(self, labels: Values) -> Take:
+        is_ratio = self._metric.kind == "window_ratio"
+        window = self._windows[labels] = Window(self._width, 0 if is_ratio else SLICE_READINGS)
+        clock = self._clock
+
+        def take(value: float) -> None:
+            if is_ratio and value > 1.0:
+                self._refuse(self._metric.name)
+            else:
+                window.add(clock.monotonic(), value)
+
+        return take
+
+    def collect(self) -> Iterable[Family]:
+        metric = self._metric
+        values = GaugeMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
+        observations = GaugeMetricFamily(
+            f"{metric.name}_observations", f"Observations behind {metric.name}.", labels=self._names
+        )
+        now = self._clock.monotonic()
+        for labels, window in self._windows.copy().items():
+            slices = window.slices(now)
+            if slices:
+                values.add_metric(labels, mean(slices) if metric.kind == "window_ratio" else median(slices))
+                observations.add_metric(labels, float(sum(piece.count for piece in slices)))
+        yield values
+        yield observations
+
+
+class Slice:
+    """Readings of one slice of time: their number, their sum, and those kept."""
+
+    __slots__ = ("count", "kept", "number", "total")
+
+    def __init__(self, number: int, count: int = 0, total: float = 0.0, kept: Iterable[float] = ()) -> None:
+        self.number = number
+        self.count = count
+        self.total = total
+        self.kept = array("d", kept)
+
+
+class Window:
+    """A rolling window: 60 slices, each with at most `keep` readings (for a median 6,000 readings, 48 KB).
+
+    It reaches back by 59 to 60 slices. Count and sum are exact; of a slice with more than `keep` readings, those kept
+    are a random sample.
+    """
+
+    def __init__(self, width: float, keep: int) -> None:
+        self._width = width
+        self._keep = keep
+        self._slices: deque[Slice] = deque()  # at most SLICES
+        self._lock = threading.Lock()
+        self._random = random.Random()  # noqa: S311 - a sample, not a secret
+
+    def add(self, now: float, value: float) -> None:
+        """Take a reading at monotonic `now`."""
+        with self._lock:
+            number = self._prune(now)
+            if not self._slices or self._slices[-1].number < number:
+                self._slices.append(Slice(number))
+            latest = self._slices[-1]
+            latest.count += 1
+            latest.total += value
+            if len(latest.kept) < self._keep:
+                latest.kept.append(value)
+            elif self._keep > 0:
+                place = int(self._random.random() * latest.count)
+                if place < self._keep:
+                    latest.kept[place] = value
+
+    def slices(self, now: float) -> list[Slice]:
+        """Copies of the slices that the window covers at `now`, oldest first."""
+        with self._lock:
+            self._prune(now)
+            return [Slice(piece.number, piece.count, piece.total, piece.kept) for piece in self._slices]
+
+    def _prune(self, now: float) -> int:
+        number = int(now // self._width)
+        while self._slices and self._slices[0].number <= number - SLICES:
+            self._slices.popleft()
+        return number
+
+
+def mean(slices: Sequence[Slice]) -> float:
+    """Sum by count, over at least one reading."""
+    return sum(piece.total for piece in slices) / sum(piece.count for piece in slices)
+
+
+def median(slices: Sequence[Slice]) -> float:
+    """The median of at least one reading, where a kept one stands for its slice's count by those kept.
+
+    Exact where every reading was kept.
+    """
+    if all(piece.count == len(piece.kept) for piece in slices):
+        return statistics.median([value for piece in slices for value in piece.kept])
+    weighted = sorted((value, piece.count / len(piece.kept)) for piece in slices for value in piece.kept)
+    half = sum(weight for _, weight in weighted) / 2.0
+    below = 0.0
+    for value, weight in weighted:
+        below += weight
+        if below >= half:
+            return value
+    return weighted[-1][0]
