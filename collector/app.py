@@ -148,7 +148,7 @@ class AnalystProcess:
             self._log.append(record)
 
     def _log_lost(self, records: int) -> None:
-        self._prometheus.add("semantic_health_log_lost_total", float(records))
+        self._prometheus.add("semantic_health_exchange_log_lost_total", float(records))
 
     def _restarts(self, runtime: Path) -> None:
         """Restarts are told by the supervisor in a file of the runtime directory, a line each."""

@@ -308,7 +308,6 @@ METRICS: tuple[Metric, ...] = (
            ("metric",)),
     Metric("semantic_health_label_overflow_total", "counter", "Label values counted as `other`, past a bound.",
            ("metric",)),
-    Metric("semantic_health_log_lost_total", "counter", "Records that could not be written to the exchange log."),
     Metric("semantic_health_export_failures_total", "counter", "OTLP exports that failed."),
     Metric("semantic_health_exchange_log_lost_total", "counter", "Records that the exchange log could not take."),
     Metric("semantic_health_build_info", "gauge", "Always 1.", ("version",)),

@@ -236,7 +236,7 @@ class Finish(Struct, frozen=True, gc=False):
     reason: str
 
 
-class Delta(Struct, frozen=True):
+class Delta(Struct, frozen=True, gc=False):
     """What one frame said. Everything is optional."""
 
     text: tuple[TextPiece, ...] = ()

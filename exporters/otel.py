@@ -69,6 +69,7 @@ class OtlpExporter:
         self._went_well = False
         self._unsaid = 0  # failures since the last line about them
         self._said_at: float | None = None
+        self._is_said_to_fail = False
 
     @property
     def enabled(self) -> bool:
@@ -108,15 +109,17 @@ class OtlpExporter:
         try:
             self._went_well = self._try_to_export(endpoint)
             reason = self._messages.reason()
+        except ModuleNotFoundError:
+            self._went_well = False
+            reason = "OTLP over gRPC needs an extra: pip install 'semhealth[grpc]', or use http/protobuf"
         except Exception as error:  # noqa: BLE001 - the boundary of this thread: whatever it is, one export failed
             self._went_well = False
             reason = type(error).__name__
         if not self._went_well:
             self._count_failure(endpoint, reason)
-        elif self._said_at is not None:
+        elif self._is_said_to_fail:
             log.info("OTLP export to %s works again", _place(endpoint))
-            self._said_at = None
-            self._unsaid = 0
+            self._is_said_to_fail = False
 
     def _try_to_export(self, endpoint: str) -> bool:
         from exporters import otel_conversion as otlp  # noqa: PLC0415 - the SDK is loaded only where it exports
@@ -139,6 +142,7 @@ class OtlpExporter:
         if self._said_at is None or now - self._said_at >= SAY_AGAIN:
             log.warning("OTLP export to %s failed (%d since last said): %s", _place(endpoint), self._unsaid, reason)
             self._said_at = now
+            self._is_said_to_fail = True
             self._unsaid = 0
 
 

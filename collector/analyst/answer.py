@@ -200,13 +200,8 @@ class Answer:
         if not frame.terminated and (delta is None or delta.malformed):
             return
         self._data += 1
-        if delta is None:
-            return
-        if delta.malformed:
-            self._malformed += 1
-        if delta.ping:
-            self._pings += 1
-        self._take(delta, at)
+        if delta is not None:
+            self._take(delta, at)
 
     def _take(self, delta: Delta, at: float) -> None:
         if delta.text or delta.reasoning or delta.tools or delta.refusal:
@@ -214,13 +209,29 @@ class Answer:
             if self.transport in STREAMS:
                 self._beat(at, visible=bool(delta.text or delta.refusal))
             self._take_content(delta)
+        if delta.model is not None:
+            self.model = delta.model
+        if (
+            not delta.text
+            or delta.choices
+            or delta.finish
+            or delta.usage is not None
+            or delta.error is not None
+            or delta.terminal
+        ):
+            self._take_rest(delta)
+
+    def _take_rest(self, delta: Delta) -> None:
+        """What few frames say."""
+        if delta.malformed:
+            self._malformed += 1
+        if delta.ping:
+            self._pings += 1
         for end in delta.finish:
             if end.choice < MAX_CHOICES:
                 self._finish[end.choice] = end.reason
         if delta.choices > self._choices:
             self._choices = min(delta.choices, MAX_CHOICES)
-        if delta.model:
-            self.model = delta.model
         if delta.usage is not None:
             self.usage = _merge(self.usage, delta.usage)
         for phase, seconds in delta.phases:

@@ -114,7 +114,9 @@ class _Parsed(NamedTuple):
     def request(self, has_context: bool) -> str | None:
         """What is asked where no mark says so."""
         if not has_context:
-            return _TRAILING_ANSWER.sub("", self.whole).strip()
+            *before, last = self.whole.strip().split("\n")
+            label = _label(last)  # "Answer:", as the start that the model is to go on from
+            return "\n".join(before if before and label == ("answer", "") else (*before, last)).strip()
         paragraphs = _paragraphs(self.rest)
         asking = [paragraph for paragraph in paragraphs if paragraph.endswith(_QUESTION_MARKS)]
         if asking and len(paragraphs) > 1:
@@ -252,59 +254,68 @@ def _without_tags(text: str) -> str:
 
 _Kind = Literal["rest", "context", "weak", "question", "answer", "instructions"]
 _LABEL_CHARS = 400  # of a line in which a label or an announcement is looked for
-_HEADING_SIGNS = tuple("#*=_>-【[「")
+_HEADING_SIGNS = ("#", "**", "==", "__", "--", ">", "【", "[", "「")
 _QUESTION_MARKS = ("?", "？", "؟")
 
-_STRONG_NOUNS = (
-    r"contexts?(?:\s+(?:information|documents?|passages?))?|sources?|documents?|docs|passages?|excerpts?|snippets?|"
-    r"chunks?|"
-    r"articles?(?:\s+sections?)?|references?|search\s+results?|background(?:\s+(?:information|knowledge))?|evidence|"
-    r"knowledge(?:\s+base)?|retrieved\s+\w+|reference\s+(?:materials?|texts?)|materials?|"
-    r"contextos?|fuentes?|documentos?|kontext|dokumente?|quellen?|contextes?|contexte|fonti|contesto|documenti|контекст"
+# The words that end a label, by what stands under it. `weak` is context only where a label names the question too.
+_TABLE: tuple[tuple[_Kind, str], ...] = (
+    (
+        "context",
+        "context, contexts, context information, context documents, context passages, source, sources, document, "
+        "documents, docs, passage, passages, excerpt, excerpts, snippet, snippets, chunks, article, articles, "
+        "article section, article sections, reference, references, reference material, reference materials, "
+        "reference text, search result, search results, background, background information, background knowledge, "
+        "evidence, knowledge, knowledge base, retrieved information, retrieved content, retrieved text, "
+        "retrieved results, material, materials, transcript, contexto, contextos, fuente, fuentes, documento, "
+        "documentos, kontext, dokument, dokumente, quelle, quellen, contexte, contesto, fonti, documenti, контекст",
+    ),
+    (
+        "question",
+        "question, questions, query, request, input, q, pregunta, consulta, frage, pergunta, domanda, вопрос",
+    ),
+    (
+        "answer",
+        "answer, response, reply, output, a, assistant, ai, respuesta, antwort, réponse, resposta, risposta, ответ",
+    ),
+    (
+        "instructions",
+        "instruction, instructions, guideline, guidelines, rule, rules, task, tasks, constraints, requirements, "
+        "example, examples, output format, response format, chat history, conversation, conversation history, "
+        "conversation so far, history",
+    ),
+    (
+        "weak",
+        "text, information, data, content, contents, facts, results, paragraph, paragraphs, story, notes, texto",
+    ),
 )
-_WEAK_NOUNS = r"text|information|data|contents?|facts?|results?|paragraphs?|story|notes|texto|texte|información"
-_DENSE_CONTEXT = (
-    r"(?:已知|参考|背景|相关|检索|上下文|补充|知识库?)(?:信息|资料|内容|知识|文档|文献|结果|材料|片段|段落)|"
-    r"上下文(?:信息)?|资料|文档(?:内容)?|"
-    r"背景|参考|知识库|コンテキスト|参考(?:情報|資料|文献)|文脈|資料|背景情報|문맥|컨텍스트|참고\s*자료|배경"
+_NAMES: dict[str, _Kind] = {name: kind for kind, names in _TABLE for name in names.split(", ")}
+_LONGEST_NAME = 3  # words
+_MOST_WORDS_BEFORE = 5  # a name on a line of its own
+# Words before a name that text follows on the same line: "Use the context: …" is a sentence, "The context: …" a label.
+_WORDS_BEFORE: dict[_Kind, int] = {"context": 3, "question": 2, "answer": 1, "instructions": 0, "weak": 1}
+_DENSE_NAMES: tuple[tuple[_Kind, re.Pattern[str]], ...] = (
+    (
+        "question",
+        re.compile(r".{0,8}?(?:问题|提问|查询|输入|問題|質問|질문)(?:或指令|是|如下)?|问|問"),
+    ),
+    ("answer", re.compile(r".{0,4}?(?:回答|答案|答复|答え|답변)(?:是)?|答")),
+    (
+        "context",
+        re.compile(
+            r".{0,8}?(?:(?:已知|参考|背景|相关|检索|上下文|补充|知识库?)(?:信息|资料|内容|知识|文档|文献|结果|材料|片段|段落)|"
+            r"上下文(?:信息)?|资料|文档(?:内容)?|背景|参考|知识库|コンテキスト|参考(?:情報|資料|文献)|文脈|資料|背景情報|"
+            r"문맥|컨텍스트|참고\s?자료|배경)(?:如下)?"
+        ),
+    ),
+    (
+        "instructions",
+        re.compile(r"(?:回答|输出)?(?:要求|规则|指令|任务|格式|注意事项|示例)|历史(?:对话|记录)|聊天记录|任务描述"),
+    ),
 )
-_QUESTIONS = (
-    r"(?:(?:user(?:'s)?|my|the|original|final|current|customer|new|follow[- ]?up|standalone)\s+)?"
-    r"(?:questions?|query|request|input)|q|pregunta|consulta|frage|pergunta|domanda|vraag|вопрос|"
-    r"(?:(?:用户|我|客户|当前|最终)的?)?(?:问题|提问|查询|输入)(?:或指令|是|如下)?|问|質問|ユーザーの質問|질문"
-)
-_ANSWERS = (
-    r"(?:(?:helpful|your|final|short|the|detailed|model)\s+)?(?:answer|response|reply|output)|a|assistant|ai|"
-    r"respuesta|antwort|réponse|resposta|risposta|ответ|(?:你的)?(?:回答|答案|答复|答)|回答|答え|답변"
-)
-_INSTRUCTIONS = (
-    r"(?:\w+\s+){0,2}(?:instructions?|guidelines?|rules|tasks?|constraints?|requirements?|examples?|output\s+format|"
-    r"response\s+format|chat\s+history|conversation(?:\s+(?:history|so\s+far))?|history)|"
-    r"(?:回答|输出)?(?:要求|规则|指令|任务|格式|注意事项|示例)|历史(?:对话|记录)|聊天记录"
-)
-_OPENING = r"^\s{0,8}(?P<mark>#{1,6}\s*|>\s*|={2,}\s*|-{2,}\s*)?(?:\d{1,2}[.)]\s+)?(?:\*{1,3}|_{2}|【|\[|「)?\s*"
-_CLOSING = r"\s*(?:\([^()\n]{0,80}\))?\s*(?P<close>】|\]|」)?\s*(?:\*{1,3}|_{2})?\s*(?P<colon>[:：])?\s*(?:\*{1,3}|_{2})?"
-_CLOSING += r"\s*(?:={2,}|-{2,}|#{1,6})?\s*(?P<text>.*)$"
-
-
-def _label(nouns: str) -> re.Pattern[str]:
-    lead = r"(?P<lead>(?:[\w'’-]{1,20}[ \t]+){0,5}?)"
-    return re.compile(f"{_OPENING}{lead}(?:{nouns})(?!\\w){_CLOSING}", re.IGNORECASE)
-
-
-_CONTEXT_LABEL = _label(f"{_STRONG_NOUNS}|{_DENSE_CONTEXT}")
-_WEAK_LABEL = _label(_WEAK_NOUNS)
-_QUESTION_LABEL = _label(_QUESTIONS)
-_ANSWER_LABEL = _label(_ANSWERS)
-_INSTRUCTION_LABEL = _label(_INSTRUCTIONS)
-
-# Kind, label, and how many words may stand before it when text follows on the same line.
-_LABELS: tuple[tuple[_Kind, re.Pattern[str], int], ...] = (
-    ("question", _QUESTION_LABEL, 1),
-    ("answer", _ANSWER_LABEL, 0),
-    ("context", _CONTEXT_LABEL, 2),
-    ("instructions", _INSTRUCTION_LABEL, 0),
-    ("weak", _WEAK_LABEL, 1),
+_HEAD = re.compile(
+    r"\s{0,8}(?P<mark>#{1,6}|>|={2,}|-{2,})?\s*(?:\d{1,2}[.)]\s+)?(?P<open>\*{1,3}|_{2}|【|\[|「)?\s*"
+    r"(?P<name>[^\W\d_][^:：*_#=()【】\[\]「」]{0,80}?)\s*(?:\([^()]{0,80}\))?\s*(?:】|\]|」)?\s*(?:\*{1,3}|_{2})?\s*"
+    r"(?:(?P<colon>[:：])\s*(?:\*{1,3}|_{2})?(?P<text>.*)|(?:={2,}|-{2,}|#{1,6})?\s*$)",
 )
 
 _RULE = re.compile(r"^\s*(?:[-=_*~]\s?){3,}\s*$")
@@ -347,37 +358,42 @@ _MARKER = re.compile(
     r"|[\[【(](?:(?:doc(?:ument)?|source|passage|ref|资料|文档)\s*)?\d{1,4}[\]】)]\s*[:：.]?)\s*(?:\*{1,2})?[ \t]*",
     re.IGNORECASE,
 )
-_TRAILING_ANSWER = re.compile(rf"\n\s*(?:#+\s*)?(?:{_ANSWERS})\s*[:：]\s*$", re.IGNORECASE)
 
 
 def _announces(line: str) -> bool:
     lower = line.lower()
-    return any(hint in lower for hint in _ANNOUNCING) and any(
-        _ANNOUNCED.search(line[at : at + _LABEL_CHARS]) for at in range(0, min(len(line), MAX_TAIL_CHARS), _LABEL_CHARS // 2)
-    )
+    if not any(hint in lower for hint in _ANNOUNCING):
+        return False
+    starts = range(0, min(len(line), MAX_TAIL_CHARS), _LABEL_CHARS // 2)
+    return any(_ANNOUNCED.search(line[at : at + _LABEL_CHARS]) for at in starts)
 
 
 def _is_instruction(paragraph: str) -> bool:
     return bool(_INSTRUCTION.match(paragraph) or _announces(paragraph) or _BACK_TO_TASK.match(paragraph))
 
 
-def _may_be_label(line: str) -> bool:
+def _label(line: str) -> tuple[_Kind, str] | None:
+    """What a label at the start of a line names, and the text after it; None where there is no label.
+
+    A label ends in a colon, or stands alone on a line that is marked as a heading.
+    """
     head = line[:_LABEL_CHARS]
-    return ":" in head or "：" in head or head.lstrip()[:1] in _HEADING_SIGNS
-
-
-def _marks(label: re.Pattern[str], line: str, words_before: int) -> re.Match[str] | None:
-    """The label at the start of a line. It ends in a colon, or stands alone on a line that is marked as a heading."""
-    if not _may_be_label(line):
+    if ":" not in head and "：" not in head and not head.lstrip().startswith(_HEADING_SIGNS):
         return None
-    match = label.match(line[:_LABEL_CHARS])
-    if match is None:
+    match = _HEAD.match(head)
+    if match is None or not (match["colon"] or match["mark"] or match["open"]):
         return None
-    lead = len(match["lead"].split())
-    alone = not match["text"].strip()
-    if match["colon"]:
-        return match if alone or lead <= words_before else None
-    return match if alone and lead <= 3 and (match["mark"] or match["close"]) else None
+    text = line[match.start("text") :] if match["colon"] else ""
+    name = match["name"]
+    words = name.lower().split()
+    for size in range(min(_LONGEST_NAME, len(words)), 0, -1):
+        kind = _NAMES.get(" ".join(words[-size:]))
+        if kind is not None:
+            before = len(words) - size
+            return (kind, text) if before <= (_WORDS_BEFORE[kind] if text.strip() else _MOST_WORDS_BEFORE) else None
+    if not name.isascii():
+        return next(((kind, text) for kind, names in _DENSE_NAMES if names.fullmatch(name)), None)
+    return None
 
 
 class _Block(NamedTuple):
@@ -397,11 +413,12 @@ class _Sections:
         lines = text.split("\n")
         # Passages may hold questions and answers of their own (an FAQ): in a passage only the text's last one counts.
         self._may_ask = may_ask
-        asking = [index for index, line in enumerate(lines) if may_ask and _marks(_QUESTION_LABEL, line, 1) is not None]
-        self._last_question = asking[-1] if asking else -1
-        self._sort(lines, {line for match in _FENCED.finditer(text) for line in _lines_of(text, match)})
+        labels = {index: label for index, line in enumerate(lines) if (label := _label(line)) is not None}
+        asking = (index for index, (kind, _) in labels.items() if may_ask and kind == "question")
+        self._last_question = max(asking, default=-1)
+        self._sort(lines, labels, {line for match in _FENCED.finditer(text) for line in _lines_of(text, match)})
 
-    def _sort(self, lines: list[str], code: set[int]) -> None:
+    def _sort(self, lines: list[str], labels: dict[int, tuple[_Kind, str]], code: set[int]) -> None:
         for index, line in enumerate(lines):
             if self._quote is not None:
                 self._take_quoted(line, self._quote)
@@ -409,7 +426,9 @@ class _Sections:
                 continue
             elif index in code:
                 self._blocks[-1].lines.append(line)
-            elif not (_may_be_label(line) and self._takes_label(index, line)):
+            elif index in labels and self._is_label_here(labels[index][0], index, line):
+                self._open_label(*labels[index])
+            else:
                 self._take_plain(line)
 
     def _open(self, kind: _Kind, first: str = "", *, quoted: bool = False) -> None:
@@ -432,14 +451,6 @@ class _Sections:
         self._open("question" if self._blocks[-1].kind == "question" and self._after_label else "context", quoted=True)
         self._quote = match.group(1)
         return True
-
-    def _takes_label(self, index: int, line: str) -> bool:
-        for kind, pattern, words_before in _LABELS:
-            match = _marks(pattern, line, words_before)
-            if match is not None and self._is_label_here(kind, index, line):
-                self._open_label(kind, line[match.start("text") :])
-                return True
-        return False
 
     def _is_label_here(self, kind: _Kind, index: int, line: str) -> bool:
         block = self._blocks[-1]
@@ -568,8 +579,8 @@ _TEXT_KEYS = (
     "description", "paragraph", "contents",
 )  # fmt: skip
 _LIST_KEYS = (
-    "documents", "docs", "context", "contexts", "passages", "sources", "results", "search_results", "chunks", "snippets",
-    "articles", "references", "items", "data", "hits", "matches", "organic", "organic_results", "knowledge",
+    "documents", "docs", "context", "contexts", "passages", "sources", "results", "search_results", "chunks",
+    "snippets", "articles", "references", "items", "data", "hits", "matches", "organic", "organic_results", "knowledge",
 )  # fmt: skip
 _QUERY_KEYS = ("question", "query", "user_query", "user_question", "input", "prompt", "问题")
 

@@ -174,7 +174,7 @@ class ChatReader:
             body = _decode(frame.data)
         except UnreadableError:
             return Delta(malformed=True)
-        return self._delta(body, frame.event)
+        return self._plain_text(body) or self._delta(body, frame.event)
 
     def ended_well(self) -> bool:
         """Whether every choice seen has said how it finished: the end for those who send no marker."""
@@ -189,6 +189,31 @@ class ChatReader:
             reported.cache_creation_input_tokens,
             reported.reasoning_tokens,
         )
+
+    def _plain_text(self, body: _Body) -> Delta | None:
+        """The frame that most frames are: one piece of text of a choice that is known. None for any other."""
+        choices = body.choices
+        if choices is None or len(choices) != 1 or body.usage is not None or body.error is not None:
+            return None
+        choice = choices[0]
+        message = choice.delta
+        if (
+            message is None
+            or choice.finish_reason is not None
+            or choice.index not in self._seen_choices
+            or type(message.content) is not str
+            or not message.content
+            or message.tool_calls is not None
+            or message.reasoning_content is not None
+            or message.reasoning is not None
+            or message.refusal is not None
+            or message.function_call is not None
+            or choice.error is not None
+            or body.x_groq is not None
+            or body.object == "error"
+        ):
+            return None
+        return Delta(text=(TextPiece(choice.index or 0, message.content),), model=body.model or None)
 
     def _delta(self, body: _Body, event: str | None) -> Delta:
         said = _Said()

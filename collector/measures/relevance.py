@@ -90,7 +90,7 @@ class Texts(Struct, frozen=True):
     answer_sentences: tuple[str, ...]
     joined: tuple[str, ...]
     context: tuple[str, ...]  # sentences that are embedded
-    pairs: tuple[str, ...]  # neighbouring sentences, compared by their words only
+    passages: tuple[tuple[str, ...], ...]  # all sentences, by passage; compared by their words only
     whole_context: str
     language: str
     truncated: bool
@@ -175,7 +175,7 @@ def texts(exchange: Exchange) -> Texts:
 
 def _marked_truncated(made: Texts) -> Texts:
     return Texts(
-        made.pieces, made.query, made.answer, made.answer_sentences, made.joined, made.context, made.pairs,
+        made.pieces, made.query, made.answer, made.answer_sentences, made.joined, made.context, made.passages,
         made.whole_context, made.language, truncated=True,
     )  # fmt: skip
 
@@ -192,16 +192,12 @@ def compose(query: str, answer: str, passages: Sequence[str]) -> Texts:
     truncated = truncated or len(told) > MAX_ANSWER_PIECES
 
     room = MAX_CONTEXT_CHARS
-    context: dict[str, None] = {}
-    pairs: dict[str, None] = {}
+    held: list[tuple[str, ...]] = []
     for passage in passages:
         truncated = truncated or len(passage) > room
-        found = lexicon.sentences(passage[:room])
+        held.append(lexicon.sentences(passage[:room]))
         room -= min(len(passage), room)
-        context.update(dict.fromkeys(found))
-        together = [f"{one} {two}" for one, two in pairwise(found)]
-        pairs.update(dict.fromkeys(together or found))
-    sentences = tuple(context)
+    sentences = tuple(dict.fromkeys(sentence for passage in held for sentence in passage))
     if len(sentences) > MAX_CONTEXT_PIECES:
         truncated = True
         wanted = lexicon.words(lexicon.normal(f"{query} {answer}"))
@@ -217,7 +213,7 @@ def compose(query: str, answer: str, passages: Sequence[str]) -> Texts:
         answer_sentences=told,
         joined=joined,
         context=sentences,
-        pairs=tuple(pairs),
+        passages=tuple(passage for passage in held if passage),
         whole_context=lexicon.normal(" ".join(passages)[:MAX_CONTEXT_CHARS]),
         language=script,
         truncated=truncated,
@@ -302,17 +298,27 @@ class _Ground:
         self._query = row[given.query]
         self._context = np.stack([row[sentence] for sentence in given.context])
         self._query_words = lexicon.words(lexicon.normal(given.query))
-        self._sentence_words = [lexicon.words(lexicon.normal(sentence)) for sentence in given.context]
-        self._pair_words = [lexicon.words(lexicon.normal(pair)) for pair in given.pairs]
-        self._numbers = self._context_numbers()
-        whole = given.whole_context
-        self._grams = {size: lexicon.grams(whole, size) for size in (2, lexicon.GRAM)}
+        of_sentence = {
+            sentence: lexicon.words(lexicon.normal(sentence)).weights
+            for sentence in dict.fromkeys(sentence for passage in given.passages for sentence in passage)
+        }
+        self._sentences = [of_sentence[sentence] for sentence in given.context]
+        self._pairs = [
+            [of_sentence[sentence] for sentence in pair]
+            for passage in given.passages
+            for pair in (pairwise(passage) if len(passage) > 1 else [passage])
+        ]
+        # Numbers that an answer may hold: those of the context, in digits or words, and those of the query.
+        self._numbers = self._query_words.numbers.union(
+            token for weights in of_sentence.values() for token in weights if token[0].isdigit()
+        )
+        self._whole = lexicon.Whole(given.whole_context)
         self._query_cosines = self._cosines(self._query)  # q_s is the highest of them
 
     def context_logit(self) -> float:
         closest = _highest(self._query_cosines)  # q_s
-        in_pair = max((self._query_words.share_in(pair.weights) for pair in self._pair_words), default=0.0)  # ql_p
-        in_whole = lexicon.gram_share(lexicon.normal(self._given.query), self._given.whole_context, self._grams)  # ql_g
+        in_pair = self._in_pair(self._query_words)  # ql_p
+        in_whole = self._whole.share_of(lexicon.normal(self._given.query))  # ql_g
         return (
             CONTEXT.bias
             + CONTEXT.closest * closest
@@ -327,8 +333,8 @@ class _Ground:
         new = self._new_words(self._given.answer)
         query = np.clip(self._query_cosines, 0.0, 1.0)
         carried = max(  # bq_s: one sentence both carries the answer and matches the query
-            new.share_in(sentence.weights) * (float(cosine) + self._query_words.share_in(sentence.weights)) / 2
-            for cosine, sentence in zip(query, self._sentence_words, strict=True)
+            new.share_in(sentence) * (float(cosine) + self._query_words.share_in(sentence)) / 2
+            for cosine, sentence in zip(query, self._sentences, strict=True)
         )
         both = _highest(query * np.clip(self._cosines(answer), 0.0, 1.0))
         return (
@@ -354,17 +360,16 @@ class _Ground:
         )
 
     def _sentence_logit(self, part: str, joined: str) -> float:
-        text = lexicon.normal(part)
         new = self._new_words(part)
         closest = _highest(self._cosines(self._row[part]))  # a_s
-        in_pair = max((new.share_in(pair.weights) for pair in self._pair_words), default=0.0)  # an_p
+        in_pair = self._in_pair(new)  # an_p
         unknown_number = not new.numbers <= self._numbers  # num_bad
         logit = (
             GROUNDED.bias
             + GROUNDED.in_pair * in_pair
             + GROUNDED.drawn_closer * self._drawn_closer(joined)  # dj_s
             + GROUNDED.unknown_number * unknown_number
-            + GROUNDED.in_whole * lexicon.gram_share(text, self._given.whole_context, self._grams)  # al_g
+            + GROUNDED.in_whole * self._whole.share_of(lexicon.normal(part))  # al_g
             + GROUNDED.closest_unsaid * closest * (1 - in_pair)  # ax
         )
         return min(logit, _NUMBER_CAP_LOGIT) if unknown_number else logit
@@ -380,10 +385,9 @@ class _Ground:
     def _new_words(self, part: str) -> Words:
         return lexicon.without(lexicon.words(lexicon.normal(part)), self._query_words)
 
-    def _context_numbers(self) -> frozenset[str]:
-        """Numbers that an answer may hold: those of the context, in digits or words, and those of the query."""
-        whole = lexicon.words(self._given.whole_context)
-        return self._query_words.numbers | {token for token in whole.weights if token[0].isdigit()}
+    def _in_pair(self, wanted: Words) -> float:
+        """The highest share of the words that two neighbouring sentences hold together."""
+        return max(wanted.share_in(*pair) for pair in self._pairs)
 
 
 # ---------------------------------------------------------------- weights

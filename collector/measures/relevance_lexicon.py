@@ -14,9 +14,10 @@ GRAM = 5  # letters that are compared at a time; 2 where the script writes no sp
 
 # Scripts that write no spaces between words: Han, kana, Hangul, Thai. Compared by pairs of characters.
 _DENSE = "ᄀ-ᇿ⺀-〇々-〇〡-〩぀-ヿ㄀-ㄯ㄰-㆏㐀-䶿一-鿿가-힯豈-﫿ｦ-ﾟ฀-๿\U00020000-\U0003ffff"
-_TOKEN = re.compile(rf"(?P<dense>[{_DENSE}]+)|(?P<number>\d+(?:[.,:]\d+)*(?:st|nd|rd|th|s)?(?![^\W\d_]))|[^\W_]+")
+_TOKEN = re.compile(
+    rf"(?P<dense>[{_DENSE}]+)|(?P<number>\d+(?:[.,:]\d+)*)(?:(?:st|nd|rd|th|s)(?![^\W\d_]))?|(?:(?![{_DENSE}])[^\W\d_])+"
+)
 _DENSE_CHARACTER = re.compile(f"[{_DENSE}]")
-_ORDINAL_OR_DECADE = re.compile(r"(?:st|nd|rd|th|s)$")
 # Characters so common that a pair with one of them tells little.
 _COMMON_DENSE = frozenset("的了是在吗呢什么谁哪几多少年有和与为之其这那个也都就而及被把于我你他她它们请问")
 
@@ -45,17 +46,17 @@ NUMBER_WORDS: dict[str, str] = {
 
 
 class Words(Struct, frozen=True):
-    """The tokens of a text with their weights, and the numbers that it writes in digits."""
+    """The tokens of a text with their weights and the sum of these, and the numbers that it writes in digits."""
 
     weights: dict[str, float]
+    total: float
     numbers: frozenset[str]
 
-    def share_in(self, other: Container[str]) -> float:
-        """The weighted share of these tokens that occur in the other text; 0 where there are none."""
-        total = sum(self.weights.values())
-        if total == 0.0:
+    def share_in(self, *others: Container[str]) -> float:
+        """The weighted share of these tokens that occur in one of the others; 0 where there are none."""
+        if self.total == 0.0:
             return 0.0
-        return sum(weight for token, weight in self.weights.items() if token in other) / total
+        return sum(weight for token, weight in self.weights.items() if any(token in one for one in others)) / self.total
 
 
 def normal(text: str) -> str:
@@ -70,7 +71,7 @@ def words(normal_text: str) -> Words:
     for match in _TOKEN.finditer(normal_text):
         token = match.group()
         if match.lastgroup == "number":
-            number = _ORDINAL_OR_DECADE.sub("", token).replace(",", "")
+            number = match["number"].replace(",", "")  # "3rd" and "1970s" without their ends
             numbers.add(number)
             weights[number] = 1.0
         elif match.lastgroup == "dense":
@@ -82,13 +83,13 @@ def words(normal_text: str) -> Words:
             weight = min(max((len(token) - 2) / 4, 0.05), 1.0)
             stem = token[:5]
             weights[stem] = max(weight, weights.get(stem, 0.0))
-    return Words(weights, frozenset(numbers))
+    return Words(weights, sum(weights.values()), frozenset(numbers))
 
 
 def without(all_words: Words, known: Words) -> Words:
     """The tokens that are not known yet; all of them where none is new."""
     new = {token: weight for token, weight in all_words.weights.items() if token not in known.weights}
-    return Words(new, all_words.numbers) if new else all_words
+    return Words(new, sum(new.values()), all_words.numbers) if new else all_words
 
 
 def _pairs(run: str) -> Iterable[str]:
@@ -108,27 +109,36 @@ def grams(normal_text: str, size: int) -> set[str]:
     return {normal_text[index : index + size] for index in range(len(normal_text) - size + 1)}
 
 
-def gram_share(normal_text: str, whole: str, whole_grams: dict[int, set[str]]) -> float:
-    """The share of a text's character runs that occur in `whole`, whose runs are given by size.
+class Whole:
+    """A text that others are looked for in, by runs of characters."""
 
-    A text shorter than one run counts 1 where it occurs in `whole`, else 0; so does an empty one.
-    """
-    size = gram_size(normal_text)
-    own = grams(normal_text, size)
-    if not own:
-        return 1.0 if normal_text and normal_text in whole else 0.0
-    return len(own & whole_grams[size]) / len(own)
+    def __init__(self, normal_text: str) -> None:
+        self._text = normal_text
+        self._grams: dict[int, set[str]] = {}
+
+    def share_of(self, normal_text: str) -> float:
+        """The share of a text's runs that occur here.
+
+        A text shorter than one run counts 1 where it occurs, else 0; so does an empty one.
+        """
+        size = gram_size(normal_text)
+        own = grams(normal_text, size)
+        if not own:
+            return 1.0 if normal_text and normal_text in self._text else 0.0
+        if size not in self._grams:
+            self._grams[size] = grams(self._text, size)
+        return len(own & self._grams[size]) / len(own)
 
 
 # ---------------------------------------------------------------- sentences
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]]*\s+|(?<=[。！？])[”’」』）]*|\n+")
-_LIST_MARKER = re.compile(r"^(?:[-*•‣▪·]|\(?\d{1,3}[.)、]|#{1,6}|>)\s+")
+_LIST_MARKER = re.compile(r"^[ \t]*(?:[-*•‣▪·]|\(?\d{1,3}[.)、]|#{1,6}|>)[ \t]+", re.MULTILINE)
 _CITATION = re.compile(r"[\[【]\^?(?:\d{1,3}(?:\s*[,;–-]\s*\d{1,3})*|\d{1,3}[†:][^\]】]{0,40})[\]】]")
 _PREFIX = re.compile(
     r"^\s*(?:(?:the\s+)?(?:final\s+|short\s+)?answer(?:\s+is)?\s*:|answer\s*:|a\s*:|"
     r"(?:la\s+)?respuesta(?:\s+es)?\s*:|(?:die\s+)?antwort(?:\s+(?:ist|lautet))?\s*:|(?:la\s+)?réponse(?:\s+est)?\s*:|"
-    r"(?:the\s+)?answer\s+is\s+(?=[\"'A-Z\d])|答案(?:是|为)?\s*[:：]?|回答\s*[:：]|答\s*[:：]|答え\s*[:：は]|回答は)\s*",
+    r"(?:the\s+)?answer\s+is\s+(?=[\"'\d]|(?-i:[A-Z]))|答案(?:是|为)?\s*[:：]?|回答\s*[:：]|答\s*[:：]|答え\s*[:：は]|回答は)\s*",
     re.IGNORECASE,
 )
 
@@ -143,11 +153,12 @@ def sentences(text: str) -> tuple[str, ...]:
 
     They are cut after .!? and white space, after 。！？, and at line ends. Marks of lists are left out.
     """
+    text = _LIST_MARKER.sub("", text)
     found: list[str] = []
     start = 0
     bounds = [(match.start(), match.end()) for match in _SENTENCE_END.finditer(text)]
     for stop, following in [*bounds, (len(text), len(text))]:
-        piece = _LIST_MARKER.sub("", " ".join(text[start : max(stop, _after_quotes(text, stop, following))].split()))
+        piece = " ".join(text[start : _after_quotes(text, stop, following)].split())
         start = following
         if not piece:
             continue

@@ -19,7 +19,7 @@ from collector.proxy.heads import (
     read_request,
 )
 from collector.proxy.peer import is_held
-from collector.proxy.plane import Plane, report_fault
+from collector.proxy.plane import MOST_TURNED_AWAY, Plane, report_fault
 
 HELD_BYTES = 64 * 1024  # of the next request, read ahead so that a client that leaves is noticed
 LINGER = 2.0  # seconds in which the rest of a refused upload is read and dropped, so that the answer arrives
@@ -45,7 +45,6 @@ class ClientConnection(asyncio.Protocol):
         "_exchange",
         "_handling",
         "_idle_since",
-        "_is_refused",
         "_paused",
         "_plane",
         "_rest",
@@ -66,7 +65,6 @@ class ClientConnection(asyncio.Protocol):
         self._eof = False
         self._closing = False  # nothing more is answered; what arrives is dropped
         self._handling = False
-        self._is_refused = False
         self._idle_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.is_blocked = False
@@ -78,12 +76,12 @@ class ClientConnection(asyncio.Protocol):
         plane = self._plane
         self._transport = cast(asyncio.Transport, transport)
         self._write = self._transport.write
-        self._is_refused = len(plane.clients) >= plane.settings.max_connections
+        if len(plane.clients) >= plane.settings.max_connections:
+            self._turn_away()
+            return
         plane.clients.add(self)
         self._idle_since = plane.loop.time()
         self._watch_idleness(plane.settings.keep_alive)
-        if self._is_refused:
-            self._refuse(OVER_CONNECTIONS, "over_connections")
 
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
@@ -114,6 +112,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self._plane.clients.discard(self)
+        self._plane.turned_away.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -290,6 +289,16 @@ class ClientConnection(asyncio.Protocol):
         self.send(problem_answer(problem, bodyless=bodyless, close=True))
         self._close(linger=True)
         return False
+
+    def _turn_away(self) -> None:
+        plane = self._plane
+        if len(plane.turned_away) < MOST_TURNED_AWAY:
+            plane.turned_away.add(self)
+            self._refuse(OVER_CONNECTIONS, "over_connections")
+        else:
+            plane.refused["over_connections"] += 1
+            self._closing = True
+            self._transport.abort()
 
     # ------------------------------------------------------------ closing
 

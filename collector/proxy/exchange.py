@@ -66,6 +66,7 @@ class Exchange(Watch):
         "_body",
         "_client",
         "_client_waited_from",
+        "_closes",
         "_connect",
         "_connecting",
         "_ended",
@@ -104,6 +105,7 @@ class Exchange(Watch):
         self._answer: UpstreamHead | None = None
         self._body: Body = NO_BODY
         self._is_tunnel = False
+        self._closes = False  # the client was told that its connection ends with this answer
         self._ended = False
         self._seen_at = plane.monotonic()
         self._forwarded_at: float | None = None
@@ -390,10 +392,12 @@ class Exchange(Watch):
         self._stop_waiting()
         self._sent = None
         self._answer, self._body, self._is_tunnel = answer, body, is_tunnel
-        close = not is_tunnel and self._closes_after()
+        self._closes = not is_tunnel and (
+            head.wants_close or answer.framing == "close" or not self.request_done or self._plane.draining
+        )
         part = rest[:taken]
         content = body.content() if isinstance(body, UnchunkedBody) else part
-        self._client.send(forwarded_response(answer, close=close) + content)
+        self._client.send(forwarded_response(answer, close=self._closes) + content)
         at = self._plane.monotonic()
         self._added += at - read_at
         forwarded_at = self._seen_at if self._forwarded_at is None else self._forwarded_at
@@ -412,17 +416,10 @@ class Exchange(Watch):
         elif not self.request_done and answer.status >= 400:
             self._client.pause(Pause.EARLY_ANSWER)
 
-    def _closes_after(self) -> bool:
-        """Whether the client's connection ends with this answer, as its head has to say."""
-        assert self._answer is not None  # noqa: S101 - asked of an answer that began
-        return (
-            self._head.wants_close or self._answer.framing == "close" or not self.request_done or self._plane.draining
-        )
-
     def _complete(self, *, reusable: bool) -> None:
         answer = self._answer
         assert answer is not None  # noqa: S101 - called once it was read
-        close = self._closes_after()
+        close = self._closes or not self.request_done or self._plane.draining
         keeps = reusable and self.request_done and answer.keeps_alive
         self._end("complete", keep_upstream=keeps)
         self._client.exchange_over(keep=not close, linger=not self.request_done)

@@ -16,6 +16,8 @@ from collector.proxy.tap import Tap
 
 REFUSED_REASONS = ("no_route", "bad_request", "head_over_cap", "unsupported_protocol", "over_connections", "draining")
 
+MOST_TURNED_AWAY = 1000  # beyond it, connections over the bound are closed without a word
+
 LOG = logging.getLogger("semhealth.proxy")
 
 
@@ -52,7 +54,8 @@ class Plane:
         self.tap = Tap(loop, analyst, settings.proxy.queue, self.vitals)
         self.tls = tls_context(settings.proxy.tls)
         self.refused = dict.fromkeys(REFUSED_REASONS, 0)
-        self.clients: set[Closable] = set()  # at most `max_connections`, and those being refused
+        self.clients: set[Closable] = set()  # at most `max_connections`
+        self.turned_away: set[Closable] = set()  # told that they are too many; at most MOST_TURNED_AWAY
         self.tasks: set[asyncio.Task[None]] = set()  # connecting; at most one per client
         self.in_flight = 0
         self.draining = False

@@ -99,7 +99,7 @@ class Worker:
             if plane.loop.time() >= deadline:
                 break
             await asyncio.sleep(0.01)
-        for client in list(plane.clients):
+        for client in [*plane.clients, *plane.turned_away]:
             client.cut()
         plane.pool.close()
         if self._tick is not None:

@@ -274,6 +274,7 @@ def _envelope(ask: Ask, who: Identity) -> dict[str, Any]:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
+        "stop_details": None,
     }
 
 

@@ -26,6 +26,7 @@ from msgspec import Struct
 from collector.simulator import anthropic_messages, embeddings, openai_chat, tokens
 from collector.simulator.answers import Ask, Reply, compose
 from collector.simulator.delivery import Identity, Part, RequestError
+from collector.simulator.documents import SchemaError
 from collector.simulator.faults import (
     FaultBoard,
     FaultError,
@@ -189,7 +190,10 @@ class Simulation:
             return self._limited(dialect, request_id, *short)
         if "cold_start" in strikes:  # nothing is in a cache that has just been filled
             ask = msgspec.structs.replace(ask, cached_tokens=0, cache_written_tokens=0)
-        replies = compose(ask, self.settings.seed, strikes)
+        try:
+            replies = compose(ask, self.settings.seed, strikes)
+        except SchemaError as error:
+            return self._refusal(dialect, 400, request_id, f"Invalid schema: {error}", "invalid_request_error")
         buckets.spend(sum(reply.token_count for reply in replies))
         created = int(time.time()) if self.settings.created is None else self.settings.created
         model = smaller_model(ask.model) if "downgrade" in strikes else ask.model
@@ -669,7 +673,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         listener = socket.socket(fileno=parsed.fd) if parsed.fd is not None else listen(parsed.host, parsed.port)
     except OSError as error:
         where = f"descriptor {parsed.fd}" if parsed.fd is not None else parsed.listen
-        sys.stderr.write(f"simulated LLM API: cannot listen on {where}: {error.strerror}\n")
+        why = str(error.strerror).partition(" (while")[0]  # socket names the address once more
+        sys.stderr.write(f"simulated LLM API: cannot listen on {where}: {why}\n")
         return 1
     uvloop.run(_serve_until_stopped(parsed, listener))
     return 0

@@ -20,6 +20,8 @@ SOFT_DEPTH = 5
 # A chain of references or of nested schemas longer than this is taken for endless.
 HARD_DEPTH = 40
 MOST_EXTRA_ITEMS = 2
+MOST_VALUES = 20_000
+LONGEST_STRING = 100_000
 
 _WORDS = (
     "amber", "basin", "candle", "delta", "ember", "fjord", "garnet", "harbour", "island", "juniper", "kiln", "lantern",
@@ -76,8 +78,19 @@ def document(schema: Schema, rng: Random, hints: Mapping[str, str] | None = None
 
     `hints` gives the text for string fields of certain names. Local references, alternatives, recursion, enumerations,
     bounds, formats and simple patterns are followed; `not`, conditions and remote references are passed over.
+    Raises SchemaError for what is no schema, or asks for too large a document.
     """
-    return _Writer(schema, rng, {} if hints is None else hints).value(schema, "", 0)
+    try:
+        return _Writer(schema, rng, {} if hints is None else hints).value(schema, "", 0)
+    except SchemaError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, re.error) as error:
+        # A keyword holds what it must not hold; where is not worth finding out.
+        raise SchemaError(f"not a JSON Schema: {error}") from error
+
+
+class SchemaError(ValueError):
+    """A schema for which no document is written; the message says why."""
 
 
 class _Writer:
@@ -85,8 +98,12 @@ class _Writer:
         self._root = root
         self._rng = rng
         self._hints = hints
+        self._left = MOST_VALUES
 
     def value(self, schema: Schema, name: str, depth: int) -> Json:
+        self._left -= 1
+        if self._left < 0:
+            raise SchemaError(f"asks for more than {MOST_VALUES} values")
         if isinstance(schema, bool) or depth > HARD_DEPTH:
             return None
         plain = self._plain(schema, depth)
@@ -205,6 +222,8 @@ class _Writer:
         # The order is the schema's: models are told to write the fields as they are listed.
         names = [name for name in properties if name in chosen] + [name for name in required if name not in properties]
         names += sorted(chosen - set(names))
+        if least > MOST_VALUES:
+            raise SchemaError(f"asks for more than {MOST_VALUES} values")
         others = schema.get("additionalProperties", True)
         extra = 1
         while len(names) < least and others is not False:
@@ -298,6 +317,8 @@ class _Writer:
 
     def _string(self, schema: dict[str, Any], name: str) -> str:
         least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
+        if least > LONGEST_STRING:
+            raise SchemaError(f"asks for a string of {least} characters, more than {LONGEST_STRING}")
         if isinstance(pattern := schema.get("pattern"), str):
             try:
                 return text_for_pattern(pattern, self._rng, least, most)

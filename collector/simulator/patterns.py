@@ -42,23 +42,33 @@ def text_for_pattern(pattern: str, rng: Random, least: float = 0, most: float = 
     branches = reader.branches()
     if not reader.is_at_end:
         raise UnsupportedPatternError(f"pattern {pattern!r}: unexpected ) at {reader.at}")
-    for extra in (*_EXTRA, int(least)):
-        for _ in range(20):
-            text = _write(branches, rng, extra)
-            if least <= len(text) <= most and re.search(pattern, text):
-                return text
+    try:
+        matcher = re.compile(pattern)
+    except re.error as error:
+        raise UnsupportedPatternError(f"pattern {pattern!r}: {error}") from error
+    # A few at random; then ever more repetitions, which meets exact lengths too.
+    tries = [(extra, False) for extra in _EXTRA for _ in range(20)]
+    tries += [(extra, True) for extra in range(min(int(least), _MOST_REPETITIONS) + 1)]
+    for extra, is_full in tries:
+        text = _write(branches, rng, extra, is_full)
+        if least <= len(text) <= most and matcher.search(text):
+            return text
     raise UnsupportedPatternError(f"pattern {pattern!r}: no text of {least} to {most} characters found")
 
 
-def _write(branches: tuple[tuple[_Atom, ...], ...], rng: Random, extra: int) -> str:
+def _write(branches: tuple[tuple[_Atom, ...], ...], rng: Random, extra: int, is_full: bool) -> str:
     written: list[str] = []
     for atom in rng.choice(branches):
-        times = rng.randint(atom.least, int(min(atom.most, atom.least + extra, _MOST_REPETITIONS)))
+        times = int(min(atom.most, atom.least + extra))
+        if times > _MOST_REPETITIONS:
+            raise UnsupportedPatternError(f"more than {_MOST_REPETITIONS} repetitions")
+        if not is_full:
+            times = rng.randint(atom.least, times)
         for _ in range(times):
             if atom.branches is None:
                 written.append(rng.choice(atom.characters))
             else:
-                written.append(_write(atom.branches, rng, extra))
+                written.append(_write(atom.branches, rng, extra, is_full))
     return "".join(written)
 
 

@@ -1,5 +1,7 @@
 """Query and context, told apart in the prompts that services really send."""
 
+# ruff: noqa: E501 - prompt templates stand here as services send them
+
 from __future__ import annotations
 
 import json
@@ -154,7 +156,9 @@ CHINESE: dict[str, list[Turn]] = {
         f"使用 <Data></Data> 标记中的内容作为你的知识:\n\n<Data>\n{ZH_ONE}\n{ZH_TWO}\n</Data>\n\n回答要求：\n- 如果你不清楚答案，你需要澄清。\n\n"
         f'问题:"""{ZH_ASK}"""'
     ),
-    "qanything": user(f"参考信息：\n{ZH_ONE}\n{ZH_TWO}\n---\n我的问题或指令：\n{ZH_ASK}\n---\n请根据上述参考信息回答我的问题。"),
+    "qanything": user(
+        f"参考信息：\n{ZH_ONE}\n{ZH_TWO}\n---\n我的问题或指令：\n{ZH_ASK}\n---\n请根据上述参考信息回答我的问题。"
+    ),
     "brackets": user(f"【背景知识】\n{ZH_ONE}\n{ZH_TWO}\n\n【问题】\n{ZH_ASK}\n【回答】"),
     "system": system(f"你是一个助手。请根据以下资料回答用户的问题：\n\n{ZH_ONE}\n{ZH_TWO}", ZH_ASK),
     "numbered": user(f"请参考下列文档：\n文档1：{ZH_ONE}\n文档2：{ZH_TWO}\n\n问题：{ZH_ASK}"),
@@ -197,7 +201,9 @@ NO_CONTEXT = {
     "markup in code": user("What is wrong here?\n```html\n<article><p>Hello there</p></article>\n```"),
     "citation in a sentence": user("What does the author mean by the term in [1] and [2]?"),
     "a list": user("Compare these:\n1. apples\n2. pears"),
-    "context meant elsewhere": system("You answer with the provided context. If there is none, say so.\n\nTone: friendly."),
+    "context meant elsewhere": system(
+        "You answer with the provided context. If there is none, say so.\n\nTone: friendly."
+    ),
     "tags only named": system("Passages will come in <context></context> tags, and the answer goes in <answer> tags."),
     "earlier answer": [Turn("user", "text", "Hello"), Turn("assistant", "text", ONE), Turn("user", "text", ASK)],
     "colon": user("Note: the source of the Nile is where?"),
@@ -262,7 +268,11 @@ _PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant", "tool"]), st.lists(_PIECES, max_size=12)), max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["system", "user", "assistant", "tool"]), st.lists(_PIECES, max_size=12)), max_size=5
+    )
+)
 def test_whatever_is_sent_the_split_holds_only_what_was_sent(turns: list[tuple[str, list[str]]]) -> None:
     sent = [Turn(role, "tool_result" if role == "tool" else "text", "".join(pieces)) for role, pieces in turns]
     query, context = split(sent)

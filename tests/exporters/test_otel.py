@@ -293,7 +293,7 @@ otlp.start()
 while not failures():
     time.sleep(0.05)
 before = seconds()
-time.sleep(5)
+time.sleep(3)
 print(seconds() - before, failures())
 otlp.shutdown(10)
 """
@@ -311,7 +311,7 @@ def test_a_refused_collector_costs_one_line_and_little_time(port: int, protocol:
     assert len(said) == 1, said
     assert f"127.0.0.1:{port}" in said[0]
     assert "Connection refused" in said[0]
-    assert used < 1.0  # a fifth of a core
+    assert used < 0.6  # a fifth of a core
 
 
 def test_a_failure_is_said_without_what_the_endpoint_and_headers_hold(

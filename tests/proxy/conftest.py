@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -28,7 +29,7 @@ from collector.model import (
 )
 from collector.proxy.worker import Worker
 
-PATIENCE = 20.0  # seconds after which a test gives up waiting
+PATIENCE = 10.0  # seconds after which a test gives up waiting
 
 Serve = Callable[["Peer"], Awaitable[None]]
 
@@ -122,7 +123,7 @@ class Upstream:
         self._tasks.add(task)
         try:
             await self.serve(peer)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             pass
         except AssertionError as failure:
             self.failure = failure
@@ -147,6 +148,7 @@ class Analyst:
         self.events: list[Event] = []
         self.batches = 0
         self.acknowledges = True
+        self.keeps_bytes = True
         self.reads = asyncio.Event()
         self.reads.set()
         self._server: asyncio.Server | None = None
@@ -179,10 +181,10 @@ class Analyst:
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 events = decode_events(await reader.readexactly(size))
                 self.batches += 1
-                self.events += events
+                self.events += [e for e in events if self.keeps_bytes or not isinstance(e, BytesSeen)]
                 if self.acknowledges:
                     self.acknowledge(writer, 1, [e.id for e in events if isinstance(e, ExchangeEnded)])
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             pass
         finally:
             writer.close()
@@ -239,7 +241,12 @@ class Side:
         return upstream
 
     async def start(
-        self, upstream: str | int | None = None, *, routes: tuple[Route, ...] = (), analyst: bool = True, **proxy: object
+        self,
+        upstream: str | int | None = None,
+        *,
+        routes: tuple[Route, ...] = (),
+        analyst: bool = True,
+        **proxy: object,
     ) -> Worker:
         """A worker in front of an upstream, a URL or a port of this machine; the rest are settings of `proxy`."""
         if analyst:
@@ -299,10 +306,9 @@ class Side:
             await upstream.stop()
 
 
-@pytest.fixture
-def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
-    """The loop that the worker runs on in production."""
-    return uvloop.EventLoopPolicy()
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Any]:
+    """Tests of the proxy run on the loop that it runs on in production."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

@@ -143,12 +143,8 @@ async def test_structured_output_is_parsed_by_the_sdk(base, anthropic_client):
 async def test_both_spellings_of_the_output_format_are_understood(base, anthropic_client):
     schema = {"type": "object", "properties": {"n": {"const": 5}}, "required": ["n"]}
     client = anthropic_client(base)
-    new = await client.messages.create(
-        **ASKED, output_config={"format": {"type": "json_schema", "schema": schema}}
-    )
-    old = await client.messages.create(
-        **ASKED, extra_body={"output_format": {"type": "json_schema", "schema": schema}}
-    )
+    new = await client.messages.create(**ASKED, output_config={"format": {"type": "json_schema", "schema": schema}})
+    old = await client.messages.create(**ASKED, extra_body={"output_format": {"type": "json_schema", "schema": schema}})
     assert json.loads(new.content[0].text) == json.loads(old.content[0].text) == {"n": 5}
 
 
@@ -211,9 +207,7 @@ async def test_max_tokens_and_stop_sequences_end_an_answer(base, anthropic_clien
 
 async def test_tokens_can_be_counted_without_max_tokens(base, anthropic_client):
     client = anthropic_client(base)
-    counted = await client.messages.count_tokens(
-        model="m", system=ASKED["system"], messages=ASKED["messages"]
-    )
+    counted = await client.messages.count_tokens(model="m", system=ASKED["system"], messages=ASKED["messages"])
     message = await client.messages.create(**ASKED)
     assert counted.input_tokens == message.usage.input_tokens
 

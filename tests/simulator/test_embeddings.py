@@ -6,7 +6,7 @@ import base64
 import math
 import struct
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.simulator.embeddings import as_base64, embed
@@ -16,6 +16,7 @@ def _cosine(one: str, other: str) -> float:
     return sum(a * b for a, b in zip(embed(one), embed(other), strict=True))
 
 
+@settings(deadline=None)
 @given(st.text(), st.integers(1, 300))
 def test_every_text_has_a_vector_of_length_one(text, dimensions):
     vector = embed(text, dimensions)
@@ -27,7 +28,10 @@ def test_texts_that_share_words_are_nearer():
     near = _cosine("How long is the sea lock?", "The sea lock is 214 metres long.")
     far = _cosine("How long is the sea lock?", "Tarn Blue ripens in caves.")
     assert near > far + 0.2
-    assert _cosine("石湾窑要烧多长时间", "石湾窑要连烧五十六个小时") > _cosine("石湾窑要烧多长时间", "飞鹭会员分为两级") + 0.2
+    assert (
+        _cosine("石湾窑要烧多长时间", "石湾窑要连烧五十六个小时")
+        > _cosine("石湾窑要烧多长时间", "飞鹭会员分为两级") + 0.2
+    )
 
 
 def test_base64_holds_the_same_numbers():

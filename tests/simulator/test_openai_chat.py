@@ -82,9 +82,7 @@ async def test_a_stream_says_the_same_as_the_whole_answer(base, openai_client):
 
 
 async def test_usage_is_streamed_only_where_it_was_asked_for(base, openai_client):
-    chunks = await _gathered(
-        await openai_client(base).chat.completions.create(model="m", messages=RAG, stream=True)
-    )
+    chunks = await _gathered(await openai_client(base).chat.completions.create(model="m", messages=RAG, stream=True))
     assert all(chunk.usage is None for chunk in chunks)
     assert chunks[-1].choices[0].finish_reason == "stop"
 
@@ -107,9 +105,7 @@ async def test_several_choices_advance_together_and_differ(base, openai_client):
     whole = await client.chat.completions.create(model="m", messages=messages, n=3)
     assert [choice.index for choice in whole.choices] == [0, 1, 2]
     texts = ["", "", ""]
-    for chunk in await _gathered(
-        await client.chat.completions.create(model="m", messages=messages, n=3, stream=True)
-    ):
+    for chunk in await _gathered(await client.chat.completions.create(model="m", messages=messages, n=3, stream=True)):
         for choice in chunk.choices:
             texts[choice.index] += choice.delta.content or ""
     assert texts == [choice.message.content for choice in whole.choices]
@@ -222,9 +218,7 @@ async def test_a_reasoning_model_thinks_first(base, openai_client):
 
 
 async def test_max_tokens_cuts_and_says_so(base, openai_client):
-    completion = await openai_client(base).chat.completions.create(
-        model="m", messages=RAG, max_completion_tokens=3
-    )
+    completion = await openai_client(base).chat.completions.create(model="m", messages=RAG, max_completion_tokens=3)
     assert completion.choices[0].finish_reason == "length"
     assert completion.usage.completion_tokens == 3
 

@@ -6,7 +6,7 @@ import re
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.simulator.patterns import UnsupportedPatternError, text_for_pattern
@@ -30,11 +30,13 @@ from collector.simulator.patterns import UnsupportedPatternError, text_for_patte
         "x{2,}?y+?",
     ],
 )
+@settings(deadline=None)
 @given(seed=st.integers(0, 50))
 def test_a_text_matches_its_pattern(pattern, seed):
     assert re.search(pattern, text_for_pattern(pattern, Random(seed)))
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 50), least=st.integers(0, 30), more=st.integers(0, 30))
 def test_the_lengths_asked_for_are_kept(seed, least, more):
     text = text_for_pattern("^[a-z]+$", Random(seed), max(1, least), max(1, least) + more)
@@ -52,6 +54,9 @@ def test_the_lengths_asked_for_are_kept(seed, least, more):
         ("[a", "ends too early"),
         ("*a", "nothing to repeat"),
         ("\\xZZ", "broken escape"),
+        ("a{3,1}", "min repeat greater than max"),
+        ("a{2}{3}", "multiple repeat"),
+        ("a{100000}", "more than 2000 repetitions"),
     ],
 )
 def test_what_is_not_understood_is_named(pattern, why):

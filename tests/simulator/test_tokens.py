@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.simulator import tokens
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_the_pieces_of_any_text_add_up_to_it(text):
     assert "".join(tokens.pieces(text)) == text

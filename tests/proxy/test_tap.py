@@ -1,0 +1,263 @@
+"""Every exchange that is forwarded is recorded or counted, whatever becomes of the analyst."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collector.model import (
+    Acknowledged,
+    BytesSeen,
+    Event,
+    ExchangeDropped,
+    ExchangeEnded,
+    ProxyVitals,
+    RequestSeen,
+)
+from collector.proxy.tap import EVENT_SIZE, Ledger, Watch
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def make_ledger(bound: int) -> Ledger:
+    return Ledger(bound, lambda: None, lambda: None)
+
+
+def seen(watch: Watch, size: int) -> tuple[Watch, Event, int]:
+    return watch, BytesSeen(watch.id, 0.0, True, b""), size
+
+
+def end(watch: Watch) -> ExchangeEnded:
+    return ExchangeEnded(watch.id, 0.0, "complete", 0.0)
+
+
+Step = st.one_of(
+    st.tuples(st.just("begin"), st.integers(0, 400)),
+    st.tuples(st.just("bytes"), st.integers(0, 5)),
+    st.tuples(st.just("end"), st.integers(0, 5)),
+    st.tuples(st.just("send"), st.just(0)),
+    st.tuples(st.just("acknowledge"), st.integers(0, 3)),
+    st.tuples(st.just("record"), st.integers(0, 5)),
+    st.tuples(st.just("connect"), st.just(0)),
+    st.tuples(st.just("disconnect"), st.just(0)),
+)
+
+
+@given(st.lists(Step, max_size=120), st.integers(200, 2000))
+@settings(max_examples=300, deadline=None)
+def test_the_account_always_balances_and_the_queue_keeps_its_bound(steps: list[tuple[str, int]], bound: int) -> None:
+    ledger = make_ledger(bound)
+    watches: list[Watch] = []
+    number = ended = 0
+    told: dict[int, list[Event]] = {}
+    sent = 0
+    recordable: list[int] = []
+    dropped = 0
+    for step, value in steps:
+        match step:
+            case "begin":
+                number += 1
+                watches.append(Watch(number))
+                ledger.tell(watches[-1], RequestSeen(number, 0.0, 0.0, "r", b""), value)
+            case "bytes" if watches:
+                ledger.tell(*seen(watches[value % len(watches)], 100))
+            case "end" if watches:
+                watch = watches.pop(value % len(watches))
+                ledger.end(watch, end(watch))
+                ended += 1
+            case "send":
+                batch = ledger.take_batch()
+                sent += bool(batch)
+                for event in batch:
+                    told.setdefault(event.id, []).append(event)  # type: ignore[union-attr]
+                    if isinstance(event, ExchangeEnded):
+                        recordable.append(event.id)
+                    dropped += isinstance(event, ExchangeDropped)
+            case "acknowledge":
+                batches = min(value, sent)
+                sent -= batches
+                ledger.acknowledge(Acknowledged(batches, []))
+            case "record" if recordable:
+                ledger.acknowledge(Acknowledged(0, [recordable.pop(value % len(recordable))]))
+            case "connect" if not ledger.connected:
+                ledger.connect()
+            case "disconnect" if ledger.connected:
+                ledger.disconnect()
+                sent, recordable = 0, []
+                told.clear()
+        assert ledger.forwarded == ended
+        assert ledger.forwarded == ledger.acknowledged + sum(ledger.unobserved.values()) + ledger.unacknowledged
+        assert 0 <= ledger.queued <= bound + (number + 1) * 2 * EVENT_SIZE
+    for events in told.values():
+        kinds = [type(event) for event in events]
+        assert kinds[0] is RequestSeen, "an exchange is told from its start"
+        assert kinds.count(ExchangeEnded) + kinds.count(ExchangeDropped) <= 1
+        assert kinds[-1] in (ExchangeEnded, ExchangeDropped) or ExchangeEnded not in kinds
+
+
+def test_a_fast_analyst_never_blocks_a_long_stream() -> None:
+    ledger = make_ledger(10_000)
+    ledger.connect()
+    watch = Watch(1)
+    for _ in range(1000):
+        ledger.tell(*seen(watch, 1000))
+        ledger.take_batch()
+        ledger.acknowledge(Acknowledged(1, []))
+    ledger.end(watch, end(watch))
+    assert watch.unobserved is None
+    assert ledger.unacknowledged == 1
+
+
+def test_the_bound_holds_inside_one_exchange_and_it_is_dropped_whole() -> None:
+    ledger = make_ledger(10_000)
+    ledger.connect()
+    watch = Watch(1)
+    for _ in range(1000):
+        ledger.tell(*seen(watch, 1000))
+    ledger.end(watch, end(watch))
+    assert ledger.queued <= 10_000 + 2 * EVENT_SIZE
+    batch = ledger.take_batch()
+    assert [type(event) for event in batch[-1:]] == [ExchangeDropped]
+    assert not any(isinstance(event, ExchangeEnded) for event in batch)
+    assert ledger.unobserved == {"queue_full": 1, "analyst_down": 0, "analyst_lost": 0}
+
+
+def test_an_acknowledgement_of_what_was_not_sent_is_an_error() -> None:
+    ledger = make_ledger(1000)
+    ledger.connect()
+    with pytest.raises(ValueError, match="not sent"):
+        ledger.acknowledge(Acknowledged(1, []))
+
+
+async def answer(peer: Any) -> None:
+    while True:
+        await peer.request()
+        await peer.send(OK)
+
+
+async def ask(peer: Any, times: int = 1) -> None:
+    for _ in range(times):
+        await peer.send(GET)
+        assert await peer.exactly(len(OK)) == OK
+
+
+async def test_without_an_analyst_traffic_flows_and_each_exchange_counts_as_analyst_down(side: Any) -> None:
+    upstream = await side.upstream(answer)
+    await side.start(upstream.port, analyst=False)
+    peer = await side.dial()
+    await ask(peer, 5)
+    assert side.worker.plane.tap.unobserved["analyst_down"] == 5
+    await side.analyst.start()
+    await side.until(lambda: side.worker.plane.tap.connected)
+    await ask(peer, 5)
+    await side.until(lambda: side.worker.plane.tap.acknowledged == 5)
+    first = side.analyst.events[0]
+    assert isinstance(first, ProxyVitals)
+    assert (first.forwarded, first.unobserved["analyst_down"]) == (5, 5)
+    assert side.balance() == (10, 10)
+
+
+async def test_an_analyst_that_dies_loses_what_it_did_not_acknowledge_and_no_request_waits(side: Any) -> None:
+    release = asyncio.Event()
+
+    async def serve(peer: Any) -> None:
+        while True:
+            head, _ = await peer.request()
+            if b"/slow" in head:
+                await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+                await release.wait()
+                await peer.send(b"k")
+            else:
+                await peer.send(OK)
+
+    await side.serve(serve)
+    slow, peer = await side.dial(), await side.dial()
+    await slow.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+    await slow.head()
+    await ask(peer, 3)
+    await side.until(lambda: side.worker.plane.tap.acknowledged == 3)
+    side.analyst.acknowledges = False
+    await ask(peer, 4)
+    await asyncio.sleep(0.05)
+    await side.analyst.die()
+    await ask(peer, 2)
+    tap = side.worker.plane.tap
+    assert tap.unobserved == {"queue_full": 0, "analyst_down": 2, "analyst_lost": 4}
+    side.analyst.acknowledges = True
+    await side.analyst.start()
+    await side.until(lambda: tap.connected)
+    release.set()
+    assert await slow.exactly(2) == b"ok"
+    await ask(peer, 1)
+    await side.until(lambda: tap.acknowledged == 4)
+    assert tap.unobserved["analyst_lost"] == 5, "the open exchange was partly told, and is told no further"
+    assert [event.id for event in side.analyst.events if isinstance(event, RequestSeen)].count(11) == 1
+    assert side.balance() == (11, 11)
+
+
+async def test_a_stalled_analyst_delays_nothing_and_what_does_not_fit_is_dropped_whole(side: Any) -> None:
+    body = b"x" * 100_000
+
+    async def serve(peer: Any) -> None:
+        while True:
+            await peer.request()
+            await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    await side.serve(serve, queue=2_000_000)
+    await asyncio.sleep(0.05)
+    side.analyst.reads.clear()
+    peer = await side.dial()
+    async with asyncio.timeout(side.PATIENCE):
+        for _ in range(100):
+            await peer.send(GET)
+            await peer.head()
+            assert await peer.exactly(len(body)) == body
+    tap = side.worker.plane.tap
+    assert tap.queued <= 2_100_000
+    assert 60 < tap.unobserved["queue_full"] < 100
+    side.analyst.reads.set()
+    await side.until(lambda: tap.acknowledged + tap.unobserved["queue_full"] == 100)
+    assert tap.queued == 0 or tap.queued < 1000
+    ended = {event.id for event in side.analyst.events if isinstance(event, ExchangeEnded)}
+    assert len(ended) == tap.acknowledged
+    for exchange in ended:
+        assert side.analyst.body(exchange, from_upstream=True) == body, "what is told is told in full"
+    await ask_large(peer, body)
+    await side.until(lambda: tap.unacknowledged == 0)
+    assert side.balance() == (101, 101)
+
+
+async def ask_large(peer: Any, body: bytes) -> None:
+    await peer.send(GET)
+    await peer.head()
+    assert await peer.exactly(len(body)) == body
+
+
+async def test_whoever_answers_nonsense_on_the_socket_is_hung_up_on(side: Any) -> None:
+    await side.serve(answer)
+    await side.until(lambda: bool(side.analyst.writers))
+    side.analyst.writers[0].write(b"\xff\xff\xff\xffnonsense")
+    await side.until(lambda: len(side.analyst.writers) == 2)
+    peer = await side.dial()
+    await ask(peer)
+    await side.analyst.ended()
+
+
+async def test_vitals_tell_changes_within_a_second_or_so(side: Any) -> None:
+    await side.serve(answer)
+    peer = await side.dial()
+    await ask(peer, 2)
+    await side.ask(b"nonsense\r\n\r\n")
+
+    def told() -> bool:
+        last = [event for event in side.analyst.events if isinstance(event, ProxyVitals)][-1:]
+        return bool(last) and (last[0].forwarded, last[0].refused["bad_request"]) == (2, 1)
+
+    await side.until(told)
+    boots = {event.boot for event in side.analyst.events if isinstance(event, ProxyVitals)}
+    assert len(boots) == 1
