@@ -43,7 +43,6 @@ log = logging.getLogger("semhealth.analyst")
 # The first that speaks so reads the exchange; the last one speaks anything.
 DIALECTS: tuple[Dialect, ...] = (OpenAiChat(), AnthropicMessages(), Unknown())
 
-NICENESS = 5  # the proxy goes first
 EMPTYING = 2.0  # seconds that the analyst goes on after the proxies have ended
 SETTLING = 2.0  # seconds that records may still wait for a judge
 FLUSHING = 3.0  # seconds for the last export
@@ -217,7 +216,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sockets = dict(each.partition("=")[::2] for each in given.fd)
     settings = msgspec.json.decode((given.runtime / "settings.json").read_bytes(), type=Settings)
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
-    os.nice(NICENESS)
     events = socket.socket(fileno=int(sockets["events"]))
     admin = socket.socket(fileno=int(sockets["admin"]))
     process = AnalystProcess(settings, given.runtime)

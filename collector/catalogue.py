@@ -229,7 +229,7 @@ METRICS: tuple[Metric, ...] = (
            "From forwarding the request to the end of the response.",
            ("route", "provider", "model", "operation"), "seconds", SECONDS, "gen_ai.client.operation.duration"),
     Metric("semantic_health_errors_total", "counter", "Exchanges that ended in an error, by kind and by who made it.",
-           ("route", "provider", "model", "kind=error_kind", "source")),
+           ("route", "provider", "kind=error_kind", "source")),
     Metric("semantic_health_anomalies_total", "counter", "Oddities met on the wire.", ("route", "anomaly")),
     # Validity.
     Metric("semantic_health_output_validations_total", "counter",

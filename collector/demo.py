@@ -15,7 +15,7 @@ import msgspec
 
 from collector.analyst.summary import Summary
 from collector.config import Settings
-from collector.supervisor import Supervisor, bind_tcp, child_environment, die_with_parent
+from collector.supervisor import Supervisor, bind_tcp, child_environment, prepare_child
 from collector.view import CLEAR, farewell, table
 
 STARTING = 20.0  # seconds that the sidecar has to answer
@@ -97,7 +97,7 @@ async def _child(
         stdin=asyncio.subprocess.DEVNULL,
         env=child_environment(os.environ),
         process_group=0,
-        preexec_fn=die_with_parent,
+        preexec_fn=prepare_child,
     )
     try:
         yield process

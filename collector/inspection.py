@@ -31,7 +31,7 @@ from collector.model import (
     Timing,
 )
 from collector.recorded import Recording
-from collector.supervisor import bind_unix, child_environment, die_with_parent
+from collector.supervisor import bind_unix, child_environment, prepare_child
 from collector.validation.client import ValidatorClient
 
 ROUTE = "recorded"
@@ -138,7 +138,7 @@ class Inspector:
                     stdin=asyncio.subprocess.DEVNULL,
                     env=child_environment(os.environ),
                     process_group=0,
-                    preexec_fn=die_with_parent,
+                    preexec_fn=prepare_child,
                 )
                 try:
                     await process.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
+import functools
 import logging
 import os
 import shutil
@@ -39,12 +40,13 @@ class StartError(Exception):
 
 
 class Program(Struct, frozen=True):
-    """One process: what to run, and which sockets it inherits under which names."""
+    """One process: what to run, which sockets it inherits under which names, and how far it steps back for others."""
 
     name: str
     module: str
     sockets: dict[str, socket.socket]
     arguments: tuple[str, ...] = ()
+    niceness: int = 0
 
 
 def bind_tcp(name: str, address: str) -> socket.socket:
@@ -144,17 +146,17 @@ class Supervisor:
         events, requests, questions = (
             self._keep_open(bind_unix(self._runtime / f"{name}.sock")) for name in ("analyst", "embedder", "validator")
         )
-        programs = [
-            Program("validator", "collector.validation.process", {"requests": questions}),
-            Program("analyst", "collector.app", {"events": events, "admin": admin}),
-        ]
-        if settings.embedder.kind != "none":
-            programs.append(Program("embedder", "collector.embedding.process", {"requests": requests}))
+        programs = []  # in the order they are started: traffic first
         for number in range(settings.proxy.workers):
             # The health port is answered by the first worker only; all share the data port.
             sockets = proxy_sockets if number == 0 else {"data": data}
             arguments = ("--worker", str(number))
             programs.append(Program(f"proxy-{number}", "collector.proxy.worker", sockets, arguments))
+        programs.append(Program("analyst", "collector.app", {"events": events, "admin": admin}, niceness=5))
+        programs.append(Program("validator", "collector.validation.process", {"requests": questions}, niceness=5))
+        if settings.embedder.kind != "none":
+            embedder = Program("embedder", "collector.embedding.process", {"requests": requests}, niceness=10)
+            programs.append(embedder)
         return programs
 
     def _listen(self, name: str, address: str) -> socket.socket:
@@ -205,7 +207,7 @@ class Supervisor:
             stdin=asyncio.subprocess.DEVNULL,
             env=child_environment(os.environ),
             process_group=0,
-            preexec_fn=die_with_parent,
+            preexec_fn=functools.partial(prepare_child, program.niceness),
         )
 
     def _note_restart(self, name: str) -> None:
@@ -247,8 +249,9 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "PYTHONPATH": os.pathsep.join(filter(None, (root, environ.get("PYTHONPATH"))))}
 
 
-def die_with_parent() -> None:
-    """Asks Linux for a SIGTERM when the supervisor dies without having said so."""
+def prepare_child(niceness: int = 0) -> None:
+    """Runs in a new process: step back for others, and ask Linux for a SIGTERM when the parent dies unannounced."""
+    os.nice(niceness)
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 

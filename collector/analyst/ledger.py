@@ -54,12 +54,20 @@ class Ledger:
     def look_up(self, request_id: str) -> Record | None:
         """The newest record with this id: its own first, then the upstream's, then the client's."""
         records = tuple(self.newest_first())
-        for ids in (
-            lambda record: record.id,
-            lambda record: record.upstream.request_id,
-            lambda record: record.client_request_id,
-        ):
+        for told in (_own_id, _upstream_id, _client_id):
             for record in records:
-                if ids(record) == request_id:
+                if told(record) == request_id:
                     return record
         return None
+
+
+def _own_id(record: Record) -> str | None:
+    return record.id
+
+
+def _upstream_id(record: Record) -> str | None:
+    return record.upstream.request_id
+
+
+def _client_id(record: Record) -> str | None:
+    return record.client_request_id

@@ -45,7 +45,7 @@ def readings(record: Record) -> Iterable[Reading]:
         where = (route, provider, model, operation)
         yield Reading("semantic_health_operation_duration_seconds", record.timing.duration, where)
     if record.error is not None:
-        labels = (route, provider, model, record.error.kind, record.error.source)
+        labels = (route, provider, record.error.kind, record.error.source)
         yield Reading("semantic_health_errors_total", 1.0, labels)
     for word in record.anomalies:
         yield Reading("semantic_health_anomalies_total", 1.0, (route, word))

@@ -26,8 +26,8 @@ def readings(record: Record, arrived: float | None) -> Iterable[Reading]:
                 yield Reading("semantic_health_rate_limit_reset_timestamp_seconds", reset_at, labels)
     if record.status in THROTTLING and record.error is not None:
         error = record.error
-        labels = (record.route, error.source, error.limiter or UNKNOWN, error.kind)
-        yield Reading("semantic_health_throttled_total", 1.0, labels)
+        throttled = (record.route, error.source, error.limiter or UNKNOWN, error.kind)
+        yield Reading("semantic_health_throttled_total", 1.0, throttled)
     upstream = record.upstream
     if upstream.model_load is not None:
         yield Reading("semantic_health_model_load_ratio", upstream.model_load, (record.route, model))
@@ -37,5 +37,5 @@ def readings(record: Record, arrived: float | None) -> Iterable[Reading]:
     for phase, seconds in phases.items():
         yield Reading("semantic_health_upstream_phase_seconds", seconds, (record.route, model, phase))
     if upstream.kv_cache_hit_ratio is not None:
-        labels = (record.route, model, "prefill")
-        yield Reading("semantic_health_kv_cache_hit_ratio", upstream.kv_cache_hit_ratio, labels)
+        where = (record.route, model, "prefill")
+        yield Reading("semantic_health_kv_cache_hit_ratio", upstream.kv_cache_hit_ratio, where)
