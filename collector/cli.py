@@ -8,7 +8,7 @@ import http.client
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from collector.config import ConfigError, Settings, parse_address
@@ -142,7 +142,7 @@ def _run(given: argparse.Namespace) -> int:
 
         async def supervise() -> int:
             supervisor = Supervisor(settings)
-            return await supervisor.run(lambda: log.info(_greeting(settings)))
+            return await supervisor.run(lambda: log.info(_greeting(settings, supervisor.addresses)))
 
         return asyncio.run(supervise())
     except ConfigError as error:
@@ -152,11 +152,12 @@ def _run(given: argparse.Namespace) -> int:
         return FAILED
 
 
-def _greeting(settings: Settings) -> str:
+def _greeting(settings: Settings, addresses: Mapping[str, str]) -> str:
     from collector.config import routes_of
 
     routes = ", ".join(f"{route.prefix} → {route.upstream}" for route in routes_of(settings))
-    return f"listening on http://{settings.listen} ({routes}); admin on http://{settings.admin}"
+    others = "".join(f"; {name} on http://{addresses[name]}" for name in ("admin", "health") if name in addresses)
+    return f"listening on http://{addresses['listen']} ({routes}){others}"
 
 
 def _check_log_file(settings: Settings) -> None:

@@ -36,6 +36,8 @@ async def run(settings: Settings, simulator: str | None, rate: float, duration: 
     api = f"http://{host}:{port}"
     settings = msgspec.structs.replace(settings, upstream=api)
     supervisor = Supervisor(settings)
+    addresses = supervisor.addresses
+    settings = msgspec.structs.replace(settings, listen=addresses["listen"], admin=addresses["admin"])
     began = time.monotonic()
     up = asyncio.Event()
     running = asyncio.create_task(supervisor.run(up.set))

@@ -92,6 +92,7 @@ class Supervisor:
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._runtime = Path(tempfile.mkdtemp(prefix="semhealth-"))
         self._sockets: list[socket.socket] = []
+        self.addresses: dict[str, str] = {}  # where it really listens by name, for settings that ask for port 0
         self._ended: dict[str, asyncio.Event] = {}
         try:
             self._programs = self._prepare()
@@ -160,7 +161,9 @@ class Supervisor:
         return programs
 
     def _listen(self, name: str, address: str) -> socket.socket:
-        return self._keep_open(bind_tcp(name, address))
+        listening = self._keep_open(bind_tcp(name, address))
+        self.addresses[name] = f"{address.rpartition(':')[0]}:{listening.getsockname()[1]}"
+        return listening
 
     def _keep_open(self, listening: socket.socket) -> socket.socket:
         self._sockets.append(listening)

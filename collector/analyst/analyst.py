@@ -52,6 +52,7 @@ class Scorer(Protocol):
 
     @property
     def ready(self) -> bool: ...
+    def why_not(self) -> str | None: ...
     async def score(self, exchange: Exchange) -> Relevance: ...
 
 
@@ -66,7 +67,7 @@ class AnalysedRoute(Struct, frozen=True):
 
 
 class Worker:
-    """One connected proxy worker. `acknowledge` takes how many batches were taken in and which exchanges are recorded."""
+    """One connected proxy worker. `acknowledge` takes how many batches were read and which exchanges are recorded."""
 
     def __init__(self, acknowledge: Callable[[int, list[int]], None]) -> None:
         self.acknowledge = acknowledge
@@ -179,8 +180,9 @@ class Analyst:
         reason = relevance.reason_not_scored(exchange)
         waits_judge = any(task.result is None for task in tasks)
         waits_score = reason is None or relevance.may_score_answer(exchange)
-        if waits_score and not self._scorer.ready:
-            waits_score, reason = False, reason or "model_not_ready"
+        refused = self._scorer.why_not() if waits_score else None
+        if refused is not None:
+            waits_score, reason = False, reason or refused
         if (waits_judge or waits_score) and len(self._pending) >= MAX_PENDING:
             waits_judge = waits_score = False
             reason = reason or "budget"
@@ -210,7 +212,7 @@ class Analyst:
             scoring = self._scorer.score(exchange) if reason is None else _given(relevance.unscored(exchange, reason))
             judged, scored = await asyncio.gather(judging, scoring)
             self._record(fold, self._routes[fold.route.name], exchange, validity.validity(judged), scored)
-        except Exception as fault:  # noqa: BLE001 - the boundary of one exchange
+        except Exception as fault:
             log.error("an exchange could not be judged: %s (it was forwarded untouched)", type(fault).__name__)
             log.debug("judging fault", exc_info=fault)
             self._count_lost("analysis_failed", 1)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, UnreadableError, count
+from collector.dialects.decoding import Decoder, UnreadableError, count, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, wire_error
 from collector.model import (
     Delta,
@@ -236,12 +236,12 @@ class _RequestMessage(Struct, gc=False):
 
 class _Tool(Struct, gc=False):
     name: str | None = None
-    input_schema: Raw | None = None
+    input_schema: Raw = Raw()
 
 
 class _Format(Struct, gc=False):
     type: str | None = None
-    schema: Raw | None = None
+    schema: Raw = Raw()
     name: str | None = None
 
 
@@ -302,16 +302,16 @@ class AnthropicMessages:
             wish = asked.output_config.format
         expectation = None
         if wish is not None and wish.type == "json_schema":
-            schema = bytes(wish.schema) if wish.schema is not None else None
+            schema = raw_bytes(wish.schema)
             expectation = Expectation("json_schema" if schema is not None else "json", schema, wish.name)
         return RequestFacts(
             model=asked.model or None,
             stream=asked.stream is True,
             expectation=expectation,
             tool_schemas={
-                tool.name: bytes(tool.input_schema)
+                tool.name: schema
                 for tool in asked.tools or ()
-                if tool.name and tool.input_schema is not None
+                if tool.name and (schema := raw_bytes(tool.input_schema)) is not None
             },
             query=query,
             context=context,

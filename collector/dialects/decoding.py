@@ -79,6 +79,8 @@ def salvage(value: Any, kind: type[T]) -> T:
 
 
 def _fit(value: Any, kind: Any) -> tuple[bool, Any]:
+    if kind is msgspec.Raw:
+        return True, msgspec.Raw(json.dumps(value).encode())
     try:
         return True, msgspec.convert(value, kind)
     except (msgspec.ValidationError, RecursionError):
@@ -91,6 +93,13 @@ def _fit(value: Any, kind: Any) -> tuple[bool, Any]:
             (item,) = typing.get_args(option)
             return True, [kept for fits, kept in (_fit(each, item) for each in value) if fits]
     return False, None
+
+
+def raw_bytes(value: msgspec.Raw) -> bytes | None:
+    """The JSON text of a field that is kept as it was written; None where it was left out or null."""
+    # Such a field is declared `Raw = Raw()`: msgspec reads `Raw | None` as nothing but null.
+    written = bytes(value)
+    return None if written in (b"", b"null") else written
 
 
 def count(value: float | None) -> int | None:

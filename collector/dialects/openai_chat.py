@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, UnreadableError, count
+from collector.dialects.decoding import Decoder, UnreadableError, count, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, wire_error
 from collector.model import (
     Delta,
@@ -313,18 +313,18 @@ def _piece(choice: int, index: int, function: _Function | None) -> ToolPiece:
 
 class _SchemaWish(Struct, gc=False):
     name: str | None = None
-    schema: Raw | None = None
+    schema: Raw = Raw()
 
 
 class _Format(Struct, gc=False):
     type: str | None = None
     json_schema: _SchemaWish | None = None
-    schema: Raw | None = None
+    schema: Raw = Raw()
 
 
 class _WishedFunction(Struct, gc=False):
     name: str | None = None
-    parameters: Raw | None = None
+    parameters: Raw = Raw()
 
 
 class _WishedTool(Struct, gc=False):
@@ -361,10 +361,12 @@ def expectation_of(wish: _Format | None) -> Expectation | None:
     if wish is None or wish.type not in ("json_object", "json_schema"):
         return None
     inner = wish.json_schema
-    schema = inner.schema if inner is not None and inner.schema is not None else wish.schema
+    schema = raw_bytes(inner.schema) if inner is not None else None
+    if schema is None:
+        schema = raw_bytes(wish.schema)
     if schema is None:
         return Expectation("json")
-    return Expectation("json_schema", bytes(schema), inner.name if inner is not None else None)
+    return Expectation("json_schema", schema, inner.name if inner is not None else None)
 
 
 def _turns(messages: list[_RequestMessage]) -> list[Turn]:
@@ -399,9 +401,9 @@ class OpenAiChat:
             stream=asked.stream is True,
             expectation=expectation_of(asked.response_format),
             tool_schemas={
-                function.name: bytes(function.parameters)
+                function.name: schema
                 for function in wished
-                if function.name and function.parameters is not None and bytes(function.parameters) != b"null"
+                if function.name and (schema := raw_bytes(function.parameters)) is not None
             },
             query=query,
             context=context,

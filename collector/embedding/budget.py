@@ -25,6 +25,11 @@ class CpuBudget:
         self._allowance -= expected
         return True
 
+    def has_room(self, now: float) -> bool:
+        """Whether `take` would say True."""
+        self._fill(now)
+        return self._allowance > 0.0
+
     def settle(self, expected: float, spent: float, now: float) -> None:
         """Work that was taken for `expected` has cost `spent` CPU seconds."""
         self._fill(now)

@@ -76,6 +76,19 @@ class EmbeddingClient:
         """The embedder is connected and its model has loaded."""
         return self._ready
 
+    def why_not(self) -> Unavailable | None:
+        """Why `embed` would refuse now, None where it would try: to be asked before texts are put together."""
+        writer = self._writer
+        if writer is None or not self._ready or writer.is_closing():
+            return "model_not_ready"
+        if len(self._waiting) >= self._settings.queue or writer.transport.get_write_buffer_size() > MAX_UNSENT:
+            return "budget"
+        return None if self._budget.has_room(self._clock.monotonic()) else "budget"
+
+    def spend(self, seconds: float) -> None:
+        """Draw CPU seconds that the caller spent on scoring itself from the same budget."""
+        self._budget.settle(0.0, seconds, self._clock.monotonic())
+
     async def run(self) -> None:
         """Connects, and connects again whenever the embedder went away, until cancelled."""
         if self._settings.kind == "none":
@@ -99,11 +112,10 @@ class EmbeddingClient:
         """
         if len(texts) > MAX_TEXTS:
             raise ValueError(f"at most {MAX_TEXTS} texts are embedded at once, got {len(texts)}")
+        refused = self.why_not()
         writer = self._writer
-        if writer is None or not self._ready or writer.is_closing():
-            return Embedded(reason="model_not_ready")
-        if len(self._waiting) >= self._settings.queue or writer.transport.get_write_buffer_size() > MAX_UNSENT:
-            return Embedded(reason="budget")
+        if refused is not None or writer is None:
+            return Embedded(reason=refused or "model_not_ready")
         expected = self._cost * len(texts)
         if not self._budget.take(expected, self._clock.monotonic()):
             return Embedded(reason="budget")

@@ -39,7 +39,6 @@ from collector.model import Embedder
 
 # Numpy and the model are imported by `load` alone: after the variables below are set, and with the socket served.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-NICENESS = 10
 MAX_UNSENT = 2 * MAX_FRAME  # bytes of answers that a client may leave unread before it is hung up on
 
 log = logging.getLogger("semhealth.embedder")
@@ -141,7 +140,6 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
     for name in _THREAD_VARIABLES:
         os.environ[name] = str(settings.embedder.threads)
-    os.nice(NICENESS)
     listening = socket.socket(fileno=int(descriptors["requests"]))
     return asyncio.run(_until_told(Service(settings.embedder), listening))
 

@@ -8,7 +8,7 @@ import struct
 from typing import cast
 
 from collector.proxy.answers import HEALTH_PREFIX, Problem, health_answer, problem_answer
-from collector.proxy.exchange import Exchange, Pause
+from collector.proxy.exchange import EVERY_REASON, PIPELINE, Exchange
 from collector.proxy.heads import (
     END,
     PREFACE,
@@ -61,7 +61,7 @@ class ClientConnection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._rest = b""  # bytes that belong to no exchange yet; at most max_head, or HELD_BYTES and one read
         self._searched = 0
-        self._paused = Pause.NONE
+        self._paused = 0  # reasons, see exchange
         self._eof = False
         self._closing = False  # nothing more is answered; what arrives is dropped
         self._handling = False
@@ -142,24 +142,25 @@ class ClientConnection(asyncio.Protocol):
         """Keep bytes of the next request until this one is answered."""
         self._rest = self._rest + data if self._rest else data
         if len(self._rest) > HELD_BYTES:
-            self.pause(Pause.PIPELINE)
+            self.pause(PIPELINE)
 
     def take_held(self) -> bytes:
         """What was held: after an upgrade it belongs to the tunnel."""
         held, self._rest = self._rest, b""
         return held
 
-    def pause(self, reason: Pause) -> None:
+    def pause(self, reason: int) -> None:
         """Read nothing until every reason is gone."""
         if not self._paused and not self._transport.is_closing():
             self._transport.pause_reading()
         self._paused |= reason
 
-    def resume(self, reason: Pause) -> None:
+    def resume(self, reason: int) -> None:
         """This reason is gone."""
-        was_paused = self._paused
+        if not self._paused:
+            return
         self._paused &= ~reason
-        if was_paused and not self._paused and not self._transport.is_closing() and not self._eof:
+        if not self._paused and not self._transport.is_closing() and not self._eof:
             self._transport.resume_reading()
 
     def finish_writing(self) -> None:
@@ -174,7 +175,7 @@ class ClientConnection(asyncio.Protocol):
             self._close(linger=linger)
             return
         self._idle_since = self._plane.loop.time()
-        self.resume(self._paused)
+        self.resume(EVERY_REASON)
         if not self._handling:
             self._read_requests()
 
@@ -308,7 +309,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         if linger and not self._eof:
-            self.resume(self._paused)
+            self.resume(EVERY_REASON)
             self._transport.write_eof()
             if self._timer is not None:
                 self._timer.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 import httptools
@@ -34,6 +35,8 @@ _RESPONSE_LINES = re.compile(
 )
 # `Connection` may list a name to have it removed; these hold the message together and stay.
 _NEVER_LISTED = frozenset({b"host", b"content-length", b"transfer-encoding", b"close", b"upgrade", b"keep-alive", b""})
+
+_NOTHING: frozenset[bytes] = frozenset()
 
 Edit = tuple[int, int, bytes]  # from, to, and what stands there instead
 
@@ -205,8 +208,9 @@ def read_response(raw: bytes, method: bytes, *, to_http10: bool = False) -> Upst
         elif name != b"trailer" or to_http10:
             edits.append((whole[0], whole[1], b""))
     # With both, Transfer-Encoding counts and Content-Length goes (RFC 9112, 6.3); what repeats itself is said once.
-    surplus = _repeated(transfer)
-    surplus += _without_value(lengths) if transfer else _repeated(lengths)
+    surplus: list[Edit] = []
+    if len(lengths) + len(transfer) > 1:
+        surplus = [*_repeated(transfer), *(_without_value(lengths) if transfer else _repeated(lengths))]
     is_bodyless = _validate_response(_edited(raw, 0, surplus) if surplus else raw)
     if transfer and to_http10:
         surplus = [*_without_value(transfer), *_without_value(lengths)]
@@ -226,6 +230,8 @@ def read_response(raw: bytes, method: bytes, *, to_http10: bool = False) -> Upst
 
 def forwarded_response(head: UpstreamHead, *, close: bool = False) -> bytes:
     """The head as the client gets it; with `close`, it is told that the connection ends after this answer."""
+    if not close and not head.edits:
+        return head.raw
     edits = list(head.edits)
     if close:
         at = len(head.raw) - 4
@@ -304,7 +310,14 @@ def _origin_form(target: bytes) -> bytes:
 
 
 def _tokens(lines: list[tuple[int, int, bytes]]) -> frozenset[bytes]:
-    return frozenset(token.strip(b" \t").lower() for _, _, value in lines for token in value.split(b","))
+    if not lines:
+        return _NOTHING
+    return _split(lines[0][2] if len(lines) == 1 else b",".join([value for _, _, value in lines]))
+
+
+@lru_cache(maxsize=256)
+def _split(value: bytes) -> frozenset[bytes]:
+    return frozenset([token.strip(b" \t").lower() for token in value.split(b",")])
 
 
 def _offers_http2(upgrade: list[tuple[int, int, bytes]]) -> bool:
@@ -319,6 +332,8 @@ def _connection_edits(
     is_upgrade: bool,
 ) -> list[Edit]:
     """Cut the `Connection` lines and what they list; an upgrade keeps its own two words."""
+    if not connection and not upgrade:
+        return []
     edits = _without_value(connection)
     if not is_upgrade:
         edits += _without_value(upgrade)

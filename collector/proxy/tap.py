@@ -85,7 +85,15 @@ class Ledger:
         if not watch.told:
             watch.told = True
             self._open[watch.id] = watch
-        self._append(event, size)
+        # The same as _append, without its call: this runs once per chunk.
+        events = self._events
+        events.append(event)
+        self.queued += size
+        self._batch += size
+        if self._batch >= BATCH_BYTES:
+            self._hurry()
+        elif len(events) == 1:
+            self._wake()
 
     def end(self, watch: Watch, event: ExchangeEnded) -> None:
         """Tell the last event of an exchange and count it as forwarded."""

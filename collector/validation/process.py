@@ -30,7 +30,6 @@ from collector.validation.schema import Schema, compile_schema
 RECURSION = 5000  # stack frames: DEPTH levels of a value at what jsonschema needs for each
 PARENT_CHECK = 1.0  # seconds between two looks whether the supervisor still lives, while no client is there
 LEAST_MEMORY = 64 * 1024 * 1024  # bytes; with less it could not even start
-SLOWER = 5  # niceness: the proxy goes first
 # The client kills what exceeds its limit. Where the client died first, the kernel does after this many limits.
 LIMITS_ALONE = 3.0
 
@@ -111,14 +110,13 @@ def run(listener: socket.socket, settings: ValidatorSettings) -> None:
 
 
 def confine(settings: ValidatorSettings) -> None:
-    """Bounds the process: memory, stack, priority, and no core dump, which would hold what was judged."""
+    """Bounds the process: memory, stack, and no core dump, which would hold what was judged."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     memory = max(settings.memory, LEAST_MEMORY)
     if hard != resource.RLIM_INFINITY:
         memory = min(memory, hard)
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.nice(SLOWER)
     sys.setrecursionlimit(RECURSION)
     warnings.simplefilter("ignore")  # `re` warns of odd patterns and quotes them
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's to handle

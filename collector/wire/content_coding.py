@@ -32,36 +32,67 @@ class OverCapError(Exception):
     """More came out than may."""
 
 
-class _Zlib:
-    """gzip (of several members too) and deflate (with the zlib wrapper or raw, as senders differ)."""
+class _Inflater(Protocol):
+    """What zlib's decompression objects are, here."""
 
-    def __init__(self, wbits: int) -> None:
-        self._wbits = wbits
-        self._inner = zlib.decompressobj(wbits)
-        self._fresh = True
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+def _inflate(inner: _Inflater, data: bytes) -> Iterable[bytes]:
+    """Everything that comes out of `data`, STEP bytes at a time, up to the end of the stream."""
+    while True:
+        try:
+            out = inner.decompress(data, STEP)
+        except zlib.error as error:
+            raise BrokenCodingError from error
+        yield out
+        data = inner.unconsumed_tail
+        if inner.eof or (not data and len(out) < STEP):
+            return
+
+
+class _Gzip:
+    """Members one after another, with or without zeros between them."""
+
+    def __init__(self) -> None:
+        self._inner: _Inflater | None = None
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         while data:
-            try:
-                out = self._inner.decompress(data, STEP)
-            except zlib.error as error:
-                if not (self._fresh and self._wbits == zlib.MAX_WBITS):
-                    raise BrokenCodingError from error
-                self._wbits = -zlib.MAX_WBITS
-                self._inner = zlib.decompressobj(self._wbits)
-                continue
-            self._fresh = False
-            yield out
-            if self._inner.eof:
-                data = self._inner.unused_data
-                if not data.strip(b"\0"):  # padding after the last member
+            if self._inner is None:
+                self._inner = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            elif self._inner.eof:
+                data = data.lstrip(b"\0")
+                if not data:
                     return
-                self._inner = zlib.decompressobj(self._wbits)
-            else:
-                data = self._inner.unconsumed_tail
-                while not data and len(out) == STEP:  # the window may hold more than was asked for
-                    out = self._inner.decompress(b"", STEP)
-                    yield out
+                self._inner = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            yield from _inflate(self._inner, data)
+            data = self._inner.unused_data if self._inner.eof else b""
+
+
+class _Deflate:
+    """With the zlib wrapper as RFC 9110 says, or without it as some send it; told apart by the wrapper's header."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._inner: _Inflater | None = None
+
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        if self._inner is None:
+            data = self._head = self._head + data
+            if len(data) < 2:
+                return
+            # RFC 1950, 2.2: method 8, a window of at most 32 KiB, and a check of the two bytes.
+            wrapped = data[0] & 15 == 8 and data[0] >> 4 <= 7 and (data[0] << 8 | data[1]) % 31 == 0
+            self._inner = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
+        if data and not self._inner.eof:
+            yield from _inflate(self._inner, data)
 
 
 class _Brotli:
@@ -81,7 +112,12 @@ class _Zstd:
     """Zstandard frames one after another."""
 
     def __init__(self) -> None:
-        self._inner = zstd.ZstdDecompressor()
+        self._inner = self._frame()
+
+    @staticmethod
+    def _frame() -> zstd.ZstdDecompressor:
+        # RFC 9659: a window of at most 8 MiB where zstd is a content coding.
+        return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 23})
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         try:
@@ -89,7 +125,7 @@ class _Zstd:
                 if self._inner.eof:
                     if not data:
                         return
-                    self._inner = zstd.ZstdDecompressor()
+                    self._inner = self._frame()
                 out = self._inner.decompress(data, STEP)
                 yield out
                 if self._inner.eof:
@@ -105,9 +141,9 @@ class _Zstd:
 def _decoder(name: str) -> Decoder | None:
     match name:
         case "gzip" | "x-gzip":
-            return _Zlib(zlib.MAX_WBITS | 16)
+            return _Gzip()
         case "deflate":
-            return _Zlib(zlib.MAX_WBITS)
+            return _Deflate()
         case "br":
             return _Brotli()
         case "zstd":
@@ -131,8 +167,8 @@ class ContentDecoder:
         self._steps = [step for step in found if step is not None]
         self._cap = cap
         self._taken = self._given = 0
-        self._stopped = len(self._steps) < len(wanted)
-        if self._stopped:
+        self.stopped = len(self._steps) < len(wanted)
+        if self.stopped:
             self.anomalies.append("encoding_unsupported")
 
     def feed(self, data: bytes) -> Iterable[bytes]:
@@ -140,7 +176,7 @@ class ContentDecoder:
         if self.plain:
             yield data
             return
-        if self._stopped:
+        if self.stopped:
             return
         self._taken += len(data)
         try:
@@ -162,5 +198,5 @@ class ContentDecoder:
             yield from self._through(step + 1, piece)
 
     def _stop(self, word: str) -> None:
-        self._stopped = True
+        self.stopped = True
         self.anomalies.append(word)

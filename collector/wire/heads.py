@@ -35,12 +35,13 @@ def response_head(head: bytes) -> ResponseHead:
     """Status and headers of a response head; status 0 where the first line names none."""
     first, *lines = head.split(b"\r\n")
     words = first.split(b" ", 2)
-    status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+    status = int(words[1]) if len(words) > 1 and len(words[1]) == 3 and words[1].isdigit() else 0
     return ResponseHead(status, _headers(lines))
 
 
 def path_of(target: str) -> str:
     """The path of a request target: no scheme, host, query or fragment."""
-    if "://" in target.split("?", 1)[0]:
-        target = "/" + target.split("://", 1)[1].partition("/")[2]
-    return target.split("?", 1)[0].split("#", 1)[0]
+    path = target.split("?", 1)[0].split("#", 1)[0]
+    if not path.startswith("/") and "://" in path:
+        path = "/" + path.split("://", 1)[1].partition("/")[2]
+    return path

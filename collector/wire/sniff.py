@@ -56,7 +56,7 @@ class Sniffer:
             found = "json"
         elif looked.startswith(SSE_STARTS):
             found = "sse"
-        elif not ended and len(start) < LOOK and any(word.startswith(looked) for word in SSE_STARTS):
+        elif not ended and len(start) < LOOK and any(word.startswith(looked) for word in (*SSE_STARTS, BOM)):
             return None
         if found is None:
             return self._declared

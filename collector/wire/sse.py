@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from collector.model import Frame
 
 BOM = b"\xef\xbb\xbf"
+MAX_NAME = 64  # characters kept of an event's name
 
 
 class SseCodec:
     """Bytes → one frame per event and per comment line, wherever the bytes are cut.
 
     Lines end with CR, LF or CRLF (WHATWG HTML, 9.2.6); U+2028 and its like are data. An event that the body's end cuts
-    off is told with `terminated` false. An event of more than `cap` bytes ends the reading.
+    off is told with `terminated` false. A line, or the data of an event, of more than `cap` bytes ends the reading.
     """
 
     def __init__(self, cap: int) -> None:
         self.anomalies: list[str] = []
         self._cap = cap
-        self._line: list[bytes] = []  # parts of a line whose end has not come
-        self._line_size = 0
+        self._line = bytearray()  # a line whose end has not come
         self._data: list[bytes] = []
         self._data_size = 0
         self._event: str | None = None
@@ -31,76 +31,76 @@ class SseCodec:
     def feed(self, data: bytes) -> Iterable[Frame]:
         if self._stopped or not data:
             return ()
-        # Most reads hold exactly one whole event of one line.
-        if (
-            not self._line
-            and not self._data
-            and self._event is None
-            and data.startswith(b"data: {")
-            and data.endswith(b"}\n\n")
-            and data.find(b"\n") == len(data) - 2
-            and b"\r" not in data
-            and len(data) <= self._cap
-        ):
-            self._at_start = self._after_cr = False
-            return (Frame(data[6:-2]),)
+        if data.endswith(b"}\n\n") and not (self._line or self._data or self._event is not None):
+            frame = self._one_event(data)
+            if frame is not None:
+                return (frame,)
         if self._after_cr:
             self._after_cr = False
             if data.startswith(b"\n"):
                 data = data[1:]
+        self._line += data
         if b"\n" not in data and b"\r" not in data:
-            self._keep(data)
+            self._check(len(self._line))
             return ()
-        return self._lines(data)
+        return self._lines()
 
     def close(self) -> Iterable[Frame]:
         """What the end of the body cut off, if anything."""
         if self._stopped:
             return ()
-        self._stopped = True
         frames: list[Frame] = []
         if self._line:
-            self._read_line(b"".join(self._line), frames)
-        if self._data:
-            data = b"\n".join(self._data)
-            if data:
-                self.anomalies.append("unterminated_final_event")
-                frames.append(Frame(data, self._event, terminated=False))
+            self._read_line(bytes(self._line), frames)
+        if not self._stopped and any(self._data):
+            self.anomalies.append("unterminated_final_event")
+            frames.append(Frame(b"\n".join(self._data), self._event, terminated=False))
+        self._stopped = True
         return frames
 
-    def _keep(self, part: bytes) -> None:
-        if part:
-            self._line.append(part)
-            self._line_size += len(part)
-            self._check(self._line_size + self._data_size)
+    def _one_event(self, data: bytes) -> Frame | None:
+        """The frame of a read that is one whole event of one JSON line, as most reads are; None for any other."""
+        start, event = 6, None
+        if data.startswith(b"event: "):
+            end = data.find(b"\n")
+            start = end + 7
+            event = _name(data[7:end])
+            if not data.startswith(b"\ndata: {", end):
+                return None
+        elif not data.startswith(b"data: {"):
+            return None
+        if data.find(b"\n", start) != len(data) - 2 or b"\r" in data or len(data) > self._cap:
+            return None
+        self._at_start = self._after_cr = False
+        return Frame(data[start:-2], event)
 
-    def _check(self, size: int) -> None:
-        if size > self._cap:
-            self.anomalies.append("event_over_cap")
-            self._stopped = True
-            self._line.clear()
-            self._data.clear()
-
-    def _lines(self, data: bytes) -> list[Frame]:
-        self._line.append(data)
-        whole = b"".join(self._line)
+    def _lines(self) -> list[Frame]:
+        whole = bytes(self._line)
         self._line.clear()
-        self._line_size = 0
         lines = whole.splitlines()  # on bytes: CR, LF and CRLF only
-        rest = b""
         if whole.endswith(b"\r"):
             self._after_cr = True
         elif not whole.endswith(b"\n"):
-            rest = lines.pop()
+            self._line += lines.pop()
         frames: list[Frame] = []
         for line in lines:
             self._read_line(line, frames)
             if self._stopped:
                 return frames
-        self._keep(rest)
+        self._check(len(self._line))
         return frames
 
+    def _check(self, line: int) -> None:
+        if line + self._data_size > self._cap:
+            self.anomalies.append("event_over_cap")
+            self._stopped = True
+            self._line.clear()
+            self._data.clear()
+
     def _read_line(self, line: bytes, frames: list[Frame]) -> None:
+        self._check(len(line))
+        if self._stopped:
+            return
         if self._at_start:
             self._at_start = False
             line = line.removeprefix(BOM)
@@ -111,14 +111,13 @@ class SseCodec:
         elif line.startswith(b":"):
             frames.append(Frame(b"", None, "comment"))
         elif line.startswith(b"event:"):
-            self._event = line[6:].strip().decode("utf-8", "replace")[:64]
+            self._event = _name(line[6:])
         elif line == b"data":
             self._add(b"")
 
     def _add(self, value: bytes) -> None:
         self._data.append(value)
         self._data_size += len(value) + 1
-        self._check(self._data_size)
 
     def _dispatch(self, frames: list[Frame]) -> None:
         if self._data:
@@ -129,3 +128,7 @@ class SseCodec:
         elif self._event is not None:
             frames.append(Frame(b"", self._event, "empty"))
         self._event = None
+
+
+def _name(value: bytes) -> str:
+    return value.strip().decode("utf-8", "replace")[:MAX_NAME]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import httptools
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+_SIZE = re.compile(rb"([1-9A-Fa-f][0-9A-Fa-f]{0,7})\r\n")
 
 
 class Dechunker:
@@ -16,9 +19,16 @@ class Dechunker:
         self._parts: list[bytes] = []
         self._parser = httptools.HttpResponseParser(self)
         self._parser.feed_data(HEAD)
+        self._between_chunks = True
+
+    def on_chunk_header(self) -> None:
+        self._between_chunks = False
 
     def on_body(self, body: bytes) -> None:
         self._parts.append(body)
+
+    def on_chunk_complete(self) -> None:
+        self._between_chunks = True
 
     def on_message_complete(self) -> None:
         self.complete = True
@@ -27,11 +37,20 @@ class Dechunker:
         """The body bytes in `data`; nothing after the end or once the coding is broken."""
         if self.complete or self.broken:
             return b""
+        if self._between_chunks:
+            # Most reads are exactly one chunk. Between chunks the parser need not see it.
+            size = _SIZE.match(data)
+            if size is not None:
+                start = size.end()
+                if start + int(size[1], 16) + 2 == len(data) and data.endswith(b"\r\n"):
+                    return data[start:-2]
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
             # Bytes after the last chunk are the next message's fault, not this body's.
             self.broken = not self.complete
+        # The start of the next chunk's size may have come already.
+        self._between_chunks = self._between_chunks and data.endswith(b"\r\n")
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
         return body

@@ -13,19 +13,19 @@ class WholeCodec:
     def __init__(self, cap: int) -> None:
         self.anomalies: list[str] = []
         self._cap = cap
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._body = bytearray()
 
     def feed(self, data: bytes) -> Iterable[Frame]:
-        self._size += len(data)
-        if self._size <= self._cap:
-            self._parts.append(data)
-        elif self._parts:
-            self._parts.clear()
+        if self.anomalies:
+            return ()
+        if len(self._body) + len(data) > self._cap:
+            self._body.clear()
             self.anomalies.append("frame_over_cap")
+        else:
+            self._body += data
         return ()
 
     def close(self) -> Iterable[Frame]:
-        body = b"".join(self._parts)
-        self._parts.clear()
+        body = bytes(self._body)
+        self._body.clear()
         return (Frame(body),) if body.strip() else ()
