@@ -32,7 +32,7 @@ from collector.dialects.anthropic_messages import AnthropicMessages
 from collector.dialects.openai_chat import OpenAiChat
 from collector.dialects.unknown import Unknown
 from collector.embedding.client import EmbeddingClient
-from collector.model import Dialect, Reading, Record
+from collector.model import Dialect, Objective, Reading, Record
 from collector.validation.client import ValidatorClient
 from exporters.exchange_log import ExchangeLog
 from exporters.otel import OtlpExporter
@@ -100,6 +100,10 @@ def analysed_routes(settings: Settings) -> dict[str, AnalysedRoute]:
             Path(route.contract).read_bytes() if route.contract is not None else None,
             tuple(route.labels.get(name, "") for name in names),
             tuple((names.index(name), header.lower()) for name, header in settings.label_headers.items()),
+            tuple(
+                Objective(each.name, each.measure, each.share, each.at_most, each.at_least)
+                for each in route.objectives
+            ),
         )
     return routes
 
@@ -172,6 +176,7 @@ class AnalystProcess:
         else:
             loop.add_signal_handler(signal.SIGHUP, lambda: None)
         self._prometheus.record(Reading("semantic_health_build_info", 1.0, (installed_version(),)))
+        self._analyst.state_objectives()
         self._otlp.start()
         background = [asyncio.create_task(each) for each in (self._validator.run(), self._embedder.run())]
         background.append(asyncio.create_task(self._watch(runtime)))

@@ -62,6 +62,16 @@ REFUSED_REASONS = (
 )  # fmt: skip
 THROTTLE_SOURCES = ("upstream", "sidecar")
 VERDICTS = ("met", "missed")
+SLO_VERDICTS = ("good", "bad")
+SLO_UNJUDGED = (
+    "not_answered",  # it has no full answer, so its time says nothing
+    "not_streamed",  # it was no stream, or one without a token
+    "too_few_gaps",
+    "unchecked",  # a structured output that is outside the validity rate
+    "unscored",
+    "client_left",
+    "client_fault",  # the request was wrong, or not allowed
+)
 TOKEN_TYPES = ("input", "output", "cache_read", "cache_write", "reasoning")
 
 # What a provider's finish word means for an outcome.
@@ -165,6 +175,9 @@ LABELS: dict[str, Label] = {
         Label("phase", "phase of the upstream's work", bound=40),
         Label("type", "kind of token", TOKEN_TYPES),
         Label("verdict", "whether a token came in time", VERDICTS),
+        Label("slo", "name of an objective of the route", bound=50),
+        Label("slo_verdict", "whether the exchange met the objective", SLO_VERDICTS),
+        Label("slo_unjudged", "why an objective could not be judged", SLO_UNJUDGED),
         Label("unobserved", "why an exchange has no record", UNOBSERVED_REASONS),
         Label("refused", "why the sidecar refused a request", REFUSED_REASONS),
         Label("relevance_reason", "why an exchange has no context relevance", RELEVANCE_REASONS),
@@ -287,6 +300,13 @@ METRICS: tuple[Metric, ...] = (
            ("route", "model", "phase"), "", RATIOS),
     Metric("semantic_health_tokens_total", "counter", "Tokens as the provider reported them, in normal form.",
            ("route", "model", "type")),
+    # Objectives.
+    Metric("semantic_health_slo_events_total", "counter", "Exchanges judged against an objective of their route.",
+           ("route", "slo", "verdict=slo_verdict")),
+    Metric("semantic_health_slo_unjudged_total", "counter", "Exchanges that an objective could not be judged for.",
+           ("route", "slo", "reason=slo_unjudged")),
+    Metric("semantic_health_slo_objective_ratio", "gauge", "Share of exchanges that must meet the objective.",
+           ("route", "slo")),
     # The sidecar itself.
     Metric("semantic_health_unobserved_total", "counter", "Forwarded exchanges that have no record, by reason.",
            ("reason=unobserved",)),

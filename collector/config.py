@@ -37,6 +37,25 @@ Bytes = Annotated[int, Meta(ge=0, le=LARGEST, extra_json_schema=_SIZE_SCHEMA, ex
 DialectName = Literal["openai.chat", "anthropic.messages", "unknown"]
 
 
+class RouteObjective(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a route promises of its exchanges. `at_most` goes with times, `at_least` with scores."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
+    measure: Literal[
+        "duration",
+        "first_token",
+        "jitter",
+        "validity",
+        "context_relevance",
+        "answer_relevance",
+        "groundedness",
+        "errors",
+    ]
+    share: Annotated[float, Meta(gt=0.0, lt=1.0)]  # of the exchanges that can be judged, which must meet it
+    at_most: PositiveSeconds | None = None
+    at_least: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+
+
 class Route(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One upstream behind a path prefix. The longest matching prefix wins."""
 
@@ -48,6 +67,7 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     provider: str | None = None  # gen_ai.provider.name; None: from the upstream's host
     contract: str | None = None  # a JSON Schema file that answers must satisfy where the request asks for none
     labels: dict[str, str] = {}
+    objectives: tuple[RouteObjective, ...] = ()
 
 
 class Tls(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -20,6 +20,7 @@ from collector.catalogue import LABELS, METRICS, label_names
 from collector.config import (
     ConfigError,
     Problem,
+    Route,
     Settings,
     extra_labels,
     format_duration,
@@ -317,6 +318,7 @@ class _Reader:
                 if value in seen:
                     self.refuse(here, f"{shown(value)} is also the {key} of routes[{seen[value]}]; no two may be alike")
                 seen.setdefault(value, index)
+            self._check_objectives(index, route)
         if settings.upstream is not None:
             if "/" in prefixes:
                 self.refuse(
@@ -329,6 +331,21 @@ class _Reader:
                     ("upstream",),
                     f"stands for a route named default, and routes[{names['default']}] has that name; rename the route",
                 )
+
+    def _check_objectives(self, index: int, route: Route) -> None:
+        names: set[str] = set()
+        for number, objective in enumerate(route.objectives):
+            here: Keys = ("routes", index, "objectives", number)
+            if objective.name in names:
+                self.refuse((*here, "name"), f"{shown(objective.name)} is taken; no two of a route may be alike")
+            names.add(objective.name)
+            wanted = BOUND_OF_MEASURE.get(objective.measure)
+            for bound in ("at_most", "at_least"):
+                given = getattr(objective, bound) is not None
+                if bound == wanted and not given:
+                    self.refuse((*here, bound), f"missing; {objective.measure} is judged against it")
+                elif bound != wanted and given:
+                    self.refuse((*here, bound), f"{objective.measure} is not judged against it; leave it out")
 
     def _check_ports(self, settings: Settings) -> None:
         taken: list[tuple[str, str, int]] = []
@@ -375,6 +392,8 @@ def _overlap(host: str, other: str) -> bool:
 
 
 def _singular(keys: Keys) -> str:
+    if "objectives" in keys:
+        return "objective"
     return "route" if keys[:1] == ("routes",) else "section"
 
 
@@ -451,13 +470,23 @@ def _either(words: Sequence[str]) -> str:
 
 # ---------------------------------------------------------------- what single keys must be, beyond their type
 
-PLACEHOLDERS = {"routes[].name": "refused", "routes[].upstream": "http://refused.invalid"}  # so that reading goes on
+PLACEHOLDERS: dict[str, object] = {
+    "routes[].name": "refused",
+    "routes[].upstream": "http://refused.invalid",
+    "routes[].objectives[].name": "refused",
+    "routes[].objectives[].measure": "errors",
+    "routes[].objectives[].share": 0.5,
+}  # so that reading goes on
 FILES = {
     "routes[].contract",
     "proxy.tls.ca_file",
     "proxy.tls.client_cert",
     "proxy.tls.client_key",
     "exporters.exchange_log.path",
+}
+BOUND_OF_MEASURE = {
+    **dict.fromkeys(("duration", "first_token", "jitter"), "at_most"),
+    **dict.fromkeys(("context_relevance", "answer_relevance", "groundedness"), "at_least"),
 }
 LEAST_MEMORY = 64 * 1024 * 1024  # an interpreter with its validators does not fit in less
 LEAST_HEAD = 1024

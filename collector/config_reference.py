@@ -40,6 +40,15 @@ DESCRIPTIONS: dict[str, str] = {
     ),
     "routes[].provider": "Value of `gen_ai.provider.name`. Taken from the upstream's host when left out.",
     "routes[].contract": "A JSON Schema file that answers must satisfy where the request itself asks for no schema.",
+    "routes[].objectives": "What the route promises; judged per exchange, see docs/metrics.md.",
+    "routes[].objectives[].name": "Value of the label `slo`. Names must differ within a route.",
+    "routes[].objectives[].measure": (
+        "What is judged: `duration`, `first_token` and `jitter` (deviation of gaps) with `at_most`; "
+        "`context_relevance`, `answer_relevance` and `groundedness` with `at_least`; `validity` and `errors` with neither."
+    ),
+    "routes[].objectives[].share": "Share of the exchanges that must meet it, between 0 and 1.",
+    "routes[].objectives[].at_most": "The longest time that meets it.",
+    "routes[].objectives[].at_least": "The lowest score that meets it, up to 1.",
     "routes[].labels": "Fixed labels for the metrics of this route.",
     "routes[].labels.<name>": (
         "Value of the label, 1 to 128 bytes. Where `label_headers` has the same label, it stands for requests "

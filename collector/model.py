@@ -188,6 +188,10 @@ class Codec(Protocol):
     def close(self) -> Iterable[Frame]: ...
 
 
+MAX_CHOICES = 128  # choices of one answer that are followed
+MAX_CALLS = 256  # and tool calls
+
+
 class ReportedUsage(Struct, frozen=True, gc=False):
     """The provider's own numbers; None is not said."""
 
@@ -196,6 +200,7 @@ class ReportedUsage(Struct, frozen=True, gc=False):
     cached_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_tokens: int | None = None  # as OpenRouter calls what it wrote to a cache
 
 
 class Usage(Struct, frozen=True, gc=False):
@@ -254,7 +259,6 @@ class Delta(Struct, frozen=True, gc=False):
     marker: bool = False  # this frame is nothing but the end marker, such as [DONE]
     malformed: bool = False
     phases: tuple[tuple[str, float], ...] = ()  # seconds, told in the body
-    response_id: str | None = None
 
 
 class Reader(Protocol):
@@ -518,6 +522,16 @@ class Exchange(Struct, frozen=True):
     tool_calls: tuple[ToolCall, ...]
     ended_at: float  # Unix seconds
     monotonic: float
+
+
+class Objective(Struct, frozen=True):
+    """What a route promises of its exchanges: `measure` at most or at least so much, for a `share` of them."""
+
+    name: str
+    measure: str
+    share: float
+    at_most: float | None = None
+    at_least: float | None = None
 
 
 class Reading(Struct, frozen=True, array_like=True, gc=False):

@@ -95,9 +95,7 @@ def read_file(path: Path) -> Iterator[Recording]:
     try:
         size = path.stat().st_size
         if size > MAX_FILE:
-            raise RecordingError(
-                f"{path}: more than the {MAX_FILE} bytes that inspect reads; split the file"
-            )
+            raise RecordingError(f"{path}: more than the {MAX_FILE} bytes that inspect reads; split the file")
         content = path.read_bytes()
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -325,6 +325,7 @@ def other_value(keys: Keys, type_: inspect.Type, tmp_path: Path) -> str:
         "proxy.tls.client_key": str(tmp_path / "contract.json"),
         "exporters.exchange_log.path": str(tmp_path / "log.jsonl"),
         "exporters.otlp.endpoint": "http://127.0.0.1:4318",
+        "routes[].objectives[].measure": "first_token",
     }
     if pattern_of(keys) in special:
         return special[pattern_of(keys)]
@@ -354,9 +355,14 @@ LEAVES = [(keys, type_) for keys, type_ in keys_below(SETTINGS, ()) if pattern_o
 def test_set_reaches_every_key(keys: Keys, type_: inspect.Type, tmp_path: Path, write) -> None:
     (tmp_path / "contract.json").write_text("{}", encoding="utf-8")
     file = write(
-        "routes: [{name: a, upstream: http://a.example, prefix: /a}]\nproxy: {tls: {client_cert: contract.json}}"
+        "routes: [{name: a, upstream: http://a.example, prefix: /a, objectives: ["
+        "{name: quick, measure: duration, at_most: 1s, share: 0.9}, "
+        "{name: grounded, measure: groundedness, at_least: 0.5, share: 0.9}]}]\n"
+        "proxy: {tls: {client_cert: contract.json}}"
     )
     keys = tuple("team" if key == "<name>" else key for key in keys)
+    if keys[-1] == "at_least":
+        keys = ("routes", 0, "objectives", 1, "at_least")
     before = msgspec.to_builtins(load(file, {}))
     after = msgspec.to_builtins(load(file, {}, [f"{written(keys)}={other_value(keys, type_, tmp_path)}"]))
     if keys[-1] == "client_cert":  # the file has the same
@@ -423,3 +429,29 @@ def test_no_override_or_variable_raises_anything_but_a_config_error(
     overrides: list[str], environ: dict[str, str]
 ) -> None:
     loads_or_refuses(None, [override.replace("[]", "[0]").replace("<name>", "team") for override in overrides], environ)
+
+
+# ---------------------------------------------------------------- objectives
+
+
+@pytest.mark.parametrize(
+    ("objectives", "path", "message"),
+    [
+        ("[{name: a, measure: duration, share: 0.9}]", "routes[0].objectives[0].at_most", "missing; duration is judged"),
+        ("[{name: a, measure: errors, share: 0.9, at_most: 1s}]", "routes[0].objectives[0].at_most", "leave it out"),
+        ("[{name: a, measure: groundedness, share: 0.9, at_most: 1s}]", "routes[0].objectives[0].at_least", "missing"),
+        ("[{name: a, measure: speed, share: 0.9}]", "routes[0].objectives[0].measure", "expected"),
+        ("[{name: a, measure: errors, share: 1.0}]", "routes[0].objectives[0].share", "below 1"),
+        ("[{name: a, measure: errors}]", "routes[0].objectives[0].share", "missing; every objective needs one"),
+        (
+            "[{name: a, measure: errors, share: 0.9}, {name: a, measure: validity, share: 0.9}]",
+            "routes[0].objectives[1].name",
+            "is taken",
+        ),
+    ],
+)
+def test_an_objective_that_cannot_be_judged_is_refused(objectives: str, path: str, message: str, write) -> None:
+    file = write(f"routes: [{{name: r, upstream: http://a.example, objectives: {objectives}}}]")
+    problems = {problem.path: problem.message for problem in check(file)}
+    assert path in problems
+    assert message in problems[path]

@@ -75,7 +75,7 @@ def test_set_reads_keys_and_values(override: str, values: object) -> None:
         ("timeout=1s", "timeout: ambiguous: write one of embedder.timeout, validator.timeout, exporters.otlp.timeout"),
         ("stall_treshold=1s", "stall_treshold: no such key; did you mean stall_threshold?"),
         ("proxy.stall_threshold=1s", "proxy.stall_threshold: no such key; did you mean analysis.stall_threshold?"),
-        ("name=a", "name: no such key; did you mean routes[0].name?"),
+        ("strip_prefix=a", "strip_prefix: no such key; did you mean routes[0].strip_prefix?"),
         ("listen.x=1", "listen.x: no such key"),
         ("a..b=1", "a..b: expected a dotted key"),
         ("[0]=1", "[0]: expected a dotted key"),

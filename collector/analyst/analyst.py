@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Protocol
 
 import msgspec
@@ -15,7 +16,7 @@ from collector.analyst.fold import ExchangeFold, RouteFacts, Rules
 from collector.analyst.ledger import Ledger
 from collector.analyst.summary import Summary, Totals, summarise
 from collector.labels import model_label
-from collector.measures import continuity, outcome, relevance, signals, usage, validity
+from collector.measures import continuity, objectives, outcome, relevance, signals, usage, validity
 from collector.model import (
     BytesSeen,
     ClientBlocked,
@@ -26,6 +27,7 @@ from collector.model import (
     ExchangeEnded,
     Exporter,
     Judgement,
+    Objective,
     ProxyVitals,
     Reading,
     Record,
@@ -64,6 +66,7 @@ class AnalysedRoute(Struct, frozen=True):
     contract: bytes | None = None
     extra: tuple[str, ...] = ()
     header_labels: tuple[tuple[int, str], ...] = ()
+    objectives: tuple[Objective, ...] = ()
 
 
 class Worker:
@@ -104,6 +107,12 @@ class Analyst:
         self._outcomes: Counter[str] = Counter()
         self._proxy: dict[str, ProxyVitals] = {}  # last vitals by boot, one per life of a worker
         self._lost: Counter[str] = Counter()
+
+    def state_objectives(self) -> None:
+        """Say what the routes promise; once, before the first exchange."""
+        for name, route in self._routes.items():
+            for reading in objectives.stated(name, route.objectives):
+                self._exporter.record(msgspec.structs.replace(reading, extra=route.extra))
 
     # ------------------------------------------------------------ workers
 
@@ -228,7 +237,8 @@ class Analyst:
     ) -> None:
         record = msgspec.structs.replace(exchange.record, validity=judged, relevance=scored)
         extra = _extra(route, fold)
-        for reading in _readings(record, fold, judged, scored):
+        told = chain(_readings(record, fold, judged, scored), objectives.readings(record, route.objectives))
+        for reading in told:
             self._exporter.record(msgspec.structs.replace(reading, extra=extra) if extra else reading)
         self._exporter.record(Reading("semantic_health_analysis_seconds", self._clock.monotonic() - exchange.monotonic))
         if record.timing.added is not None:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from collector import catalogue
-from collector.analyst.accumulate import NewDigest, Rhythm, TextSum
+from collector.analyst.accumulate import NewDigest, Rhythm, TextSum, well_formed
 from collector.model import (
+    MAX_CALLS,
+    MAX_CHOICES,
     Choice,
     Codec,
     Delta,
@@ -25,6 +27,7 @@ from collector.model import (
     TextFacts,
     ToolCall,
     ToolCallFact,
+    ToolPiece,
     WireError,
 )
 from collector.wire.content_coding import ContentDecoder
@@ -34,8 +37,8 @@ from collector.wire.sse import SseCodec
 from collector.wire.transfer import Dechunker
 from collector.wire.whole import WholeCodec
 
-MAX_CHOICES = 128
-MAX_CALLS = 256
+MAX_NAME = 128  # characters of a tool's name that a record gives
+_GIVEN_UP = frozenset({"event_over_cap", "frame_over_cap"})
 
 
 class Limits(Struct, frozen=True):
@@ -115,6 +118,8 @@ class Answer:
         self._calls: dict[tuple[int, int], tuple[str | None, TextSum]] = {}
         self._data = self._comments = self._pings = self._malformed = self._content = 0
         self._done = False
+        self._streamed = False
+        self._bodiless = False
         self._odd: list[str] = []
 
     # ------------------------------------------------------------ events
@@ -127,6 +132,7 @@ class Answer:
         self._body = Body(head.headers, self._limits.decoded)
         self._sniffer = Sniffer(head)
         if request.method == "HEAD" or head.status in (204, 304):
+            self._bodiless = True
             self._open(self._sniffer.decide(b"", ended=True) or "opaque")
         else:
             fixed = self._sniffer.decide(b"")
@@ -144,25 +150,24 @@ class Answer:
                 self.max_byte_gap = gap
         self._last_byte, self._last_blocked = at, self.blocked
         for part in self._body.feed(data):
-            self._read(part, at)
+            if self._codec is None:
+                self._start += part
+                self._decide(at, ended=False)
+            else:
+                for frame in self._codec.feed(part):
+                    self._frame(frame, at)
 
     def close(self, at: float) -> None:
         """The body is over, however it ended."""
         if self._sniffer is not None and self._codec is None:
             self._decide(at, ended=True)
         if self._codec is not None:
+            # What only the end of the body ends had come with its last byte.
+            came = at if self.first_byte is None else self._last_byte
             for frame in self._codec.close():
-                self._frame(frame, at)
+                self._frame(frame, came)
 
     # ------------------------------------------------------------ reading
-
-    def _read(self, data: bytes, at: float) -> None:
-        if self._codec is None:
-            self._start += data
-            self._decide(at, ended=False)
-            return
-        for frame in self._codec.feed(data):
-            self._frame(frame, at)
 
     def _decide(self, at: float, ended: bool) -> None:
         if self._sniffer is None:
@@ -174,11 +179,13 @@ class Answer:
             self._odd.append("content_type_mismatch")
         self._open(found)
         start, self._start = self._start, b""
-        if start:
-            self._read(start, at)
+        if start and self._codec is not None:
+            for frame in self._codec.feed(start):
+                self._frame(frame, at)
 
     def _open(self, transport: Transport) -> None:
         self.transport = transport
+        self._streamed = transport in STREAMS
         match transport:
             case "sse":
                 self._codec = SseCodec(self._limits.event)
@@ -188,25 +195,23 @@ class Answer:
                 self._codec = OpaqueCodec()
 
     def _frame(self, frame: Frame, at: float) -> None:
-        if frame.kind == "comment":
-            self._comments += 1
+        if frame.kind != "data":
+            if frame.kind == "comment":
+                self._comments += 1
             return
-        if frame.kind == "empty" or self.reader is None:
-            return
-        delta = self.reader.read(frame)
-        if delta is not None and delta.marker:
+        delta = self.reader.read(frame) if self.reader is not None else None
+        if delta is None:
+            self._data += frame.terminated
+        elif delta.marker:
             self._done = self.terminal = True
-            return
-        if not frame.terminated and (delta is None or delta.malformed):
-            return
-        self._data += 1
-        if delta is not None:
+        elif frame.terminated or not delta.malformed:
+            self._data += 1
             self._take(delta, at)
 
     def _take(self, delta: Delta, at: float) -> None:
         if delta.text or delta.reasoning or delta.tools or delta.refusal:
             self._content += 1
-            if self.transport in STREAMS:
+            if self._streamed:
                 self._beat(at, visible=bool(delta.text or delta.refusal))
             self._take_content(delta)
         if delta.model is not None:
@@ -228,7 +233,7 @@ class Answer:
         if delta.ping:
             self._pings += 1
         for end in delta.finish:
-            if end.choice < MAX_CHOICES:
+            if self._is_followed(end.choice):
                 self._finish[end.choice] = end.reason
         if delta.choices > self._choices:
             self._choices = min(delta.choices, MAX_CHOICES)
@@ -241,37 +246,53 @@ class Answer:
         self.prompt_blocked = self.prompt_blocked or delta.blocked
         self.terminal = self.terminal or delta.terminal
 
+    def _is_followed(self, choice: int) -> bool:
+        if 0 <= choice < MAX_CHOICES:
+            return True
+        self._many()
+        return False
+
+    def _many(self) -> None:
+        if "choices_over_cap" not in self._odd:
+            self._odd.append("choices_over_cap")
+
     def _take_content(self, delta: Delta) -> None:
         for piece in delta.text:
             kept = self._texts.get(piece.choice)
             if kept is None:
-                if len(self._texts) >= MAX_CHOICES:
-                    self._odd.append("choices_over_cap")
+                if not self._is_followed(piece.choice):
                     continue
                 kept = self._texts[piece.choice] = TextSum(self._limits.text, self._new_digest)
             kept.add(piece.text)
         for piece in delta.reasoning:
-            self._reasoning[piece.choice] = self._reasoning.get(piece.choice, 0) + len(piece.text)
+            if self._is_followed(piece.choice):
+                self._reasoning[piece.choice] = self._reasoning.get(piece.choice, 0) + len(piece.text)
         for piece in delta.refusal:
-            self._refusals[piece.choice] = self._refusals.get(piece.choice, 0) + len(piece.text)
+            if self._is_followed(piece.choice):
+                self._refusals[piece.choice] = self._refusals.get(piece.choice, 0) + len(piece.text)
         for call in delta.tools:
-            key = (call.choice, call.index)
-            known = self._calls.get(key)
-            if known is None:
-                if len(self._calls) >= MAX_CALLS:
-                    self._odd.append("choices_over_cap")
-                    continue
-                known = (call.name, TextSum(self._limits.text, self._new_digest))
-                self._calls[key] = known
-            elif call.name is not None and known[0] is None:
-                known = self._calls[key] = (call.name, known[1])
-            if call.arguments:
-                known[1].add(call.arguments)
+            self._take_call(call)
+
+    def _take_call(self, call: ToolPiece) -> None:
+        key = (call.choice, call.index)
+        known = self._calls.get(key)
+        if known is None:
+            if not self._is_followed(call.choice):
+                return
+            if len(self._calls) >= MAX_CALLS or call.index >= MAX_CALLS:
+                self._many()
+                return
+            known = self._calls[key] = (call.name, TextSum(self._limits.text, self._new_digest))
+        elif call.name is not None and known[0] is None:
+            known = self._calls[key] = (call.name, known[1])
+        if call.arguments:
+            known[1].add(call.arguments)
 
     def _beat(self, at: float, visible: bool) -> None:
         limits = self._limits
         if self.rhythm.first is None:
-            self.rhythm.wait(at - self._forwarded_at, limits.first_token_deadline, limits.token_deadline)
+            waited = at - self._forwarded_at - self.blocked
+            self.rhythm.wait(waited, limits.first_token_deadline, limits.token_deadline)
         self.rhythm.beat(at, self.blocked, limits.stall, limits.token_deadline)
         if visible and self.first_visible is None:
             self.first_visible = at
@@ -283,17 +304,28 @@ class Answer:
         return self._body.size if self._body is not None else 0
 
     @property
+    def unread(self) -> bool:
+        """Whether the body, or the rest of it, was passed by: nothing is known of its end but what HTTP says."""
+        return (
+            (self._body is not None and self._body.decoder.stopped)
+            or isinstance(self._codec, OpaqueCodec)
+            or (self._codec is not None and any(word in _GIVEN_UP for word in self._codec.anomalies))
+        )
+
+    @property
     def whole(self) -> bool:
         """Whether the body ended as its dialect says it should; HTTP's own end is the caller's to know."""
         if self._body is not None and self._body.broken:
             return False
+        if self._bodiless or self.unread:
+            return True
         if self.transport == "sse":
             return self.terminal or (self.reader is not None and self.reader.ended_well())
         if self.transport == "json" and self.head.headers.first("content-length") is None:
             return not self._malformed  # a body that only the connection's end ends
         return True
 
-    def bare_error(self, limited: bool) -> WireError:
+    def bare_error(self) -> WireError:
         """The error of a status without a body that says more."""
         from_body = self.reader.read(Frame(b"{}")) if self.reader is not None else None
         if from_body is not None and from_body.error is not None:
@@ -342,7 +374,8 @@ class Answer:
         facts = []
         for (choice, index), (name, arguments) in sorted(self._calls.items(), key=lambda item: item[0]):
             fact = arguments.fact()
-            facts.append(ToolCallFact(choice, index, name[:128] if name else name, fact.sha256, fact.chars))
+            named = well_formed(name)[:MAX_NAME] if name else name
+            facts.append(ToolCallFact(choice, index, named, fact.sha256, fact.chars))
         return tuple(facts)
 
     def text_facts(self) -> TextFacts:
@@ -362,7 +395,7 @@ class Answer:
         return TextFacts(joined, chars, each)
 
     def frame_counts(self) -> FrameCounts:
-        framed = self.transport in STREAMS
+        framed = self._streamed and not isinstance(self._codec, OpaqueCodec)
         return FrameCounts(
             data=self._data if framed else None,
             comments=self._comments,

@@ -33,7 +33,7 @@ from collector.model import (
 )
 from collector.signals.rate_limits import rate_limits
 from collector.signals.retry import limiter, retry_after, retry_attempt
-from collector.signals.upstream import client_request_id, served_model, trace_id, upstream_facts
+from collector.signals.upstream import client_request_id, load_is_unreadable, served_model, trace_id, upstream_facts
 from collector.wire.heads import path_of, request_head, response_head
 from collector.wire.sniff import STREAMS
 from collector.wire.whole import WholeCodec
@@ -101,8 +101,8 @@ class ExchangeFold:
         calls = answer.all_calls()
         provider = self.request.hint or catalogue.provider_of(self.route.host) or _PROVIDERS.get(dialect.name)
         arrived = self.arrived_wall
-        limits = rate_limits(answer.head.headers, provider, arrived)
-        error = self._error(event, status, answer, limits != ())
+        limits, odd_limits = rate_limits(answer.head.headers, provider, arrived)
+        error = self._error(event, status, answer)
         how = outcome(
             event.how,
             status,
@@ -113,9 +113,12 @@ class ExchangeFold:
             endings=[choice.ending for choice in choices],
         )
         reported = answer.usage or ReportedUsage()
-        usage = answer.reader.normal_usage(reported) if answer.reader is not None and answer.usage else None
+        said = reported != ReportedUsage()
+        usage = answer.reader.normal_usage(reported) if answer.reader is not None and said else None
         anomalies = [*odd, *self._request_codec_words(), *answer.anomalies()]
-        if how == "completed" and usage is None and choices and dialect.name != "unknown":
+        if odd_limits or load_is_unreadable(answer.head.headers):
+            anomalies.append("header_unreadable")
+        if how == "completed" and usage is None and choices and dialect.name != "unknown" and not answer.unread:
             anomalies.append("usage_missing")
         record = Record(
             id=self.id,
@@ -183,14 +186,14 @@ class ExchangeFold:
         words = {"frame_over_cap": "request_over_cap"}
         return [words.get(word, word) for word in (*self._request_codec.anomalies, *self._request_body.anomalies)]
 
-    def _error(self, event: ExchangeEnded, status: int | None, answer: Answer, limited: bool) -> ErrorFact | None:
+    def _error(self, event: ExchangeEnded, status: int | None, answer: Answer) -> ErrorFact | None:
         made_here = _SIDECAR_ERRORS.get(event.how)
         if made_here is not None and self._response is None:
             kind = "timeout" if event.how == "upstream_timeout" else "server_error"
             return ErrorFact(made_here, None, kind, "sidecar", None, False)
         found = answer.error
         if found is None and status is not None and status >= 400:
-            found = answer.bare_error(limited)
+            found = answer.bare_error()
         if found is None:
             endings = [c.finish for c in answer.all_choices() if catalogue.ending_of(c.finish) == "error"]
             if not endings:

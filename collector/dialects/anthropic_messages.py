@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, UnreadableError, count, raw_bytes
-from collector.dialects.errors import ErrorBody, error_of_body, wire_error
+from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
+from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
 from collector.model import (
+    MAX_CALLS,
     Delta,
     Expectation,
     Finish,
@@ -60,7 +61,6 @@ class _Usage(Struct, gc=False):
 
 
 class _Message(Struct, gc=False):
-    id: str | None = None
     model: str | None = None
     content: list[_Block] | None = None
     stop_reason: str | None = None
@@ -77,7 +77,6 @@ class _Body(Struct, gc=False):
     content_block: _Block | None = None
     usage: _Usage | None = None
     error: ErrorBody | None = None
-    id: str | None = None
     model: str | None = None
     content: list[_Block] | None = None
     stop_reason: str | None = None
@@ -108,7 +107,7 @@ class MessagesReader:
 
     def __init__(self, response: ResponseHead) -> None:
         self._status = response.status
-        self._limited = any("ratelimit" in name or name == "retry-after" for name, _ in response.headers.lines)
+        self._limited = says_limits(response.headers)
         self._calls: dict[int, int] = {}  # content block index → tool call index
         self._given: set[int] = set()  # tool calls whose input came whole at the start
 
@@ -122,7 +121,7 @@ class MessagesReader:
         try:
             body = _decode(frame.data)
         except UnreadableError:
-            return Delta(malformed=True)
+            return Delta(malformed=True, error=wire_error(ErrorBody()) if frame.event == "error" else None)
         return self._delta(body, body.type or frame.event)
 
     def ended_well(self) -> bool:
@@ -146,14 +145,13 @@ class MessagesReader:
             case "content_block_delta":
                 return self._block_delta(body.index or 0, body.delta or _BlockDelta())
             case "content_block_start":
-                return self._blocks([body.content_block or _Block()], body.index or 0)
+                return self._blocks([body.content_block or _Block()], body.index or 0, starts=True)
             case "message_start":
                 message = body.message if isinstance(body.message, _Message) else _Message()
                 return Delta(
                     choices=1,
                     model=message.model or None,
                     usage=_reported(message.usage),
-                    response_id=message.id,
                 )
             case "message_delta":
                 reason = body.delta.stop_reason if body.delta is not None else None
@@ -171,25 +169,27 @@ class MessagesReader:
         return self._whole(body) if body.content is not None else Delta()
 
     def _whole(self, body: _Body) -> Delta:
-        said = self._blocks(body.content or [], 0)
+        said = self._blocks(body.content or [], 0, starts=False)
         return msgspec.structs.replace(
             said,
             choices=1,
             finish=(Finish(0, body.stop_reason),) if body.stop_reason else (),
             model=body.model or None,
             usage=_reported(body.usage),
-            response_id=body.id,
             terminal=True,
         )
 
-    def _blocks(self, blocks: list[_Block], first: int) -> Delta:
+    def _blocks(self, blocks: list[_Block], first: int, starts: bool) -> Delta:
+        """Blocks that are whole or, where `starts`, only begin: then an empty input stands for one that follows."""
         text, reasoning, tools = [], [], []
         for at, block in enumerate(blocks, first):
             if block.type == "tool_use":
-                index = self._calls.setdefault(at, len(self._calls))
+                index = self._calls.get(at, len(self._calls))
+                if index < MAX_CALLS:
+                    self._calls[at] = index
                 given = block.input if isinstance(block.input, str) else ""
-                if isinstance(block.input, dict) and block.input:
-                    given = msgspec.json.encode(block.input).decode()
+                if isinstance(block.input, dict) and (block.input or not starts):
+                    given = json_text(block.input)
                 if given:
                     self._given.add(index)
                 tools.append(ToolPiece(0, index, block.name, given))
@@ -206,7 +206,8 @@ class MessagesReader:
             index = self._calls[at]
             if index in self._given:
                 return Delta()
-            return Delta(tools=(ToolPiece(0, index, None, delta.partial_json or ""),))
+            # Every call begins with an empty piece, in which nothing was generated.
+            return Delta(tools=(ToolPiece(0, index, None, delta.partial_json),)) if delta.partial_json else Delta()
         if delta.type == "thinking_delta" and delta.thinking:
             return Delta(reasoning=(TextPiece(0, delta.thinking),))
         return Delta()

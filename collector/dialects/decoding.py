@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import types
@@ -62,14 +63,23 @@ class Decoder(typing.Generic[T]):
         try:
             return self._strict(data)
         except (msgspec.MsgspecError, ValueError, RecursionError):
+            return self._salvaged(data)
+
+    def _salvaged(self, data: bytes) -> T:
+        try:
             return salvage(read_json(data), self._kind)
+        except RecursionError as error:
+            raise UnreadableError from error
+
+
+_hints = functools.cache(typing.get_type_hints)
 
 
 def salvage(value: Any, kind: type[T]) -> T:
     """The fields of `value` that fit their types; the rest keep their defaults."""
     found: dict[str, Any] = {}
     if isinstance(value, dict):
-        hints = typing.get_type_hints(kind)
+        hints = _hints(kind)
         for field in msgspec.structs.fields(kind):
             if field.encode_name in value:
                 fits, kept = _fit(value[field.encode_name], hints[field.name])
@@ -107,3 +117,11 @@ def count(value: float | None) -> int | None:
     if value is None or isinstance(value, bool) or not 0 <= value < 1e15 or value != int(value):
         return None
     return int(value)
+
+
+def json_text(value: Any) -> str:
+    """A decoded value as JSON text again, for arguments that came as an object."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (ValueError, OverflowError):  # lone surrogates and integers over 64 bits
+        return json.dumps(value, separators=(",", ":"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from msgspec import Struct
 
-from collector.dialects.decoding import Decoder, UnreadableError
-from collector.model import WireError
+from collector.dialects.decoding import UnreadableError, read_json, salvage
+from collector.model import Headers, WireError
 
 MAX_WORD = 64
 _CLEAN = re.compile(r"[^A-Za-z0-9_.:\-]+")
@@ -51,6 +52,13 @@ def bounded(word: str | float | None) -> str | None:
     return text
 
 
+def says_limits(headers: Headers) -> bool:
+    """Whether response headers speak of rate limits at all."""
+    return any(
+        "ratelimit" in name or "rate-limit" in name or name.startswith("retry-after") for name, _ in headers.lines
+    )
+
+
 def kind_of(status: int | None, *words: str | None, has_limits: bool = False) -> str:
     """The catalogue's kind of an error; a bare 429 with nothing to say which of its meanings holds is unclassified."""
     for word in words:
@@ -64,45 +72,50 @@ def kind_of(status: int | None, *words: str | None, has_limits: bool = False) ->
 
 
 class ErrorBody(Struct):
-    type: str | float | None = None
-    code: str | float | None = None
-    status: str | float | None = None
+    type: str | int | float | None = None
+    code: str | int | float | None = None
+    status: str | int | float | None = None
+    message: Any = None  # only whether there is one: it may quote the prompt
+
+    @property
+    def says_something(self) -> bool:
+        """Whether this tells of an error: some send an empty object where there was none."""
+        return any((self.type, self.code, self.status, self.message))
 
 
 class _Envelope(Struct):
     error: ErrorBody | str | None = None
     errors: list[ErrorBody] | None = None
-    type: str | float | None = None
-    code: str | float | None = None
-    error_type: str | float | None = None
-    object: str | None = None
-    detail: str | None = None
-
-
-_decode = Decoder(_Envelope)
+    type: str | int | float | None = None
+    code: str | int | float | None = None
+    error_type: str | int | float | None = None
 
 
 def wire_error(body: ErrorBody | _Envelope, status: int | None = None, has_limits: bool = False) -> WireError:
-    """An error object as sent → its bounded words."""
+    """An error object as sent → its bounded words. Without a `status`, a code that is one stands for it."""
     kind = bounded(body.type)
     code = bounded(body.code)
-    named = bounded(getattr(body, "status", None)) or bounded(getattr(body, "error_type", None))
+    named = bounded(body.error_type if isinstance(body, _Envelope) else body.status)
     if kind is None and named is not None and not named.isdigit():
         kind = named
+    if status is None and code is not None and re.fullmatch(r"[45]\d\d", code):
+        status = int(code)
     return WireError(kind, code, kind_of(status, code, kind, named, has_limits=has_limits))
 
 
 def error_of_body(data: bytes, status: int, has_limits: bool) -> WireError:
     """The error a non-2xx body tells, in any of the usual envelopes; the status alone where it tells none."""
     try:
-        envelope = _decode(data) if data.strip() else _Envelope()
-    except UnreadableError:
+        told = read_json(data)
+        # Gemini's front end for OpenAI clients puts the envelope into a list.
+        envelope = salvage(told[0] if isinstance(told, list) and told else told, _Envelope)
+    except (UnreadableError, RecursionError):
         envelope = _Envelope()
     if isinstance(envelope.error, ErrorBody):
         return wire_error(envelope.error, status, has_limits)
     if isinstance(envelope.error, str) and envelope.type is None:
-        return WireError(bounded(envelope.error), bounded(envelope.code), kind_of(status, envelope.error[:200],
-                         has_limits=has_limits))
+        kind = kind_of(status, envelope.error[:200], has_limits=has_limits)
+        return WireError(bounded(envelope.error), bounded(envelope.code), kind)
     if envelope.errors:
         return wire_error(envelope.errors[0], status, has_limits)
     return wire_error(envelope, status, has_limits)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct
 
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, UnreadableError, count, raw_bytes
-from collector.dialects.errors import ErrorBody, error_of_body, wire_error
+from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
+from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
 from collector.model import (
+    MAX_CALLS,
+    MAX_CHOICES,
     Delta,
     Expectation,
     Finish,
@@ -99,7 +100,6 @@ class _GroqExtra(Struct, gc=False):
 class _Body(Struct, gc=False):
     """A chunk of a stream or a whole answer."""
 
-    id: str | None = None
     object: str | None = None
     model: str | None = None
     choices: list[_Choice] | None = None
@@ -116,16 +116,13 @@ _decode = Decoder(_Body)
 def _reported(usage: _Usage) -> ReportedUsage:
     details, made = usage.prompt_tokens_details, usage.completion_tokens_details
     cached = count(details.cached_tokens) if details else None
-    written = None
-    if details:
-        written = count(details.cache_creation_tokens)
-        written = count(details.cache_write_tokens) if written is None else written
     return ReportedUsage(
         count(usage.prompt_tokens),
         count(usage.completion_tokens),
         count(usage.prompt_cache_hit_tokens) if cached is None else cached,
-        written,
+        count(details.cache_creation_tokens) if details else None,
         count(made.reasoning_tokens) if made else None,
+        count(details.cache_write_tokens) if details else None,
     )
 
 
@@ -152,28 +149,66 @@ class _Said:
         self.tools: list[ToolPiece] = []
 
 
+class _Calls:
+    """Which tool call a piece of a stream belongs to: providers name calls by index, by id, by both, or by neither."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str | int], tuple[int, str | None]] = {}  # choice, index or id → call, its id
+        self._next: dict[int, int] = {}  # choice → the number of its next call
+        self._last: dict[int, int] = {}  # choice → the call last spoken of
+        self._made = 0
+
+    def number(self, choice: int, index: int | None, call_id: str | None, names: bool) -> int:
+        """The call's number in its choice; MAX_CALLS once there are so many."""
+        key: str | int | None = call_id if index is None else index
+        known = self._known.get((choice, key)) if key is not None else None
+        if known is None and key is None and not names and choice in self._last:
+            return self._last[choice]
+        # Gemini and Ollama give each call of a turn the index 0: another id with a name is another call.
+        if known is None or (names and call_id is not None and known[1] is not None and known[1] != call_id):
+            found = self._new(choice, index if known is None else None)
+            if found == MAX_CALLS:
+                return found
+            for name in (index, call_id):
+                if name is not None:
+                    self._known[choice, name] = (found, call_id)
+        else:
+            found = known[0]
+        self._last[choice] = found
+        return found
+
+    def _new(self, choice: int, index: int | None) -> int:
+        number = self._next.get(choice, 0) if index is None else index
+        if self._made >= MAX_CALLS or not 0 <= number < MAX_CALLS:
+            return MAX_CALLS
+        self._made += 1
+        self._next[choice] = max(number + 1, self._next.get(choice, 0))
+        return number
+
+
 class ChatReader:
     """Chunks of a stream, or one whole answer, in any mix that providers send."""
 
     def __init__(self, response: ResponseHead) -> None:
         self._status = response.status
-        self._limited = any("ratelimit" in name or name == "retry-after" for name, _ in response.headers.lines)
-        self._calls: dict[tuple[int, str], int] = {}  # (choice, id) → index, where no index is sent
-        self._open: dict[int, int] = {}  # choice → the call last spoken of
+        self._limited = says_limits(response.headers)
+        self._calls = _Calls()
         self._seen_choices: set[int] = set()
         self._finished: set[int] = set()
 
     def read(self, frame: Frame) -> Delta | None:
         if frame.kind != "data":
             return None
-        if frame.data.startswith(b"[") and frame.data.strip() == DONE:
+        if len(frame.data) < 32 and frame.data.strip() == DONE:
             return Delta(terminal=True, marker=True)
+        if frame.event == "ping":
+            return Delta(ping=True)
         if self._status >= 400:
             return Delta(error=error_of_body(frame.data, self._status, self._limited))
         try:
             body = _decode(frame.data)
         except UnreadableError:
-            return Delta(malformed=True)
+            return Delta(malformed=True, error=wire_error(ErrorBody()) if frame.event == "error" else None)
         return self._plain_text(body) or self._delta(body, frame.event)
 
     def ended_well(self) -> bool:
@@ -186,7 +221,9 @@ class ChatReader:
             reported.input_tokens,
             reported.output_tokens,
             reported.cached_input_tokens,
-            reported.cache_creation_input_tokens,
+            reported.cache_write_tokens
+            if reported.cache_creation_input_tokens is None
+            else reported.cache_creation_input_tokens,
             reported.reasoning_tokens,
         )
 
@@ -221,15 +258,19 @@ class ChatReader:
         error = self._error(body, event)
         for position, choice in enumerate(body.choices or ()):
             index = choice.index if choice.index is not None else position
+            seen = 0 <= index < MAX_CHOICES
             message = choice.delta if choice.delta is not None else choice.message
             if message is not None:
-                self._seen_choices.add(index)
-                self._message(index, message, said)
-            if choice.finish_reason is not None and choice.finish_reason != "":
-                self._seen_choices.add(index)
-                self._finished.add(index)
+                if seen:
+                    self._seen_choices.add(index)
+                self._message(index, message, said, whole=choice.delta is None)
+            # In a stream an empty word is no word; in a whole answer it is all that was said.
+            if choice.finish_reason is not None and (choice.finish_reason != "" or choice.delta is None):
+                if seen:
+                    self._seen_choices.add(index)
+                    self._finished.add(index)
                 finish.append(Finish(index, str(choice.finish_reason)))
-            if choice.error is not None and error is None:
+            if choice.error is not None and choice.error.says_something and error is None:
                 error = wire_error(choice.error)
         usage = body.usage
         if usage is None and body.x_groq is not None:
@@ -245,67 +286,65 @@ class ChatReader:
             usage=_reported(usage) if usage is not None else None,
             phases=_phases(usage) if usage is not None else (),
             error=error,
-            response_id=body.id or None,
+            ping=body.type == "ping",
         )
 
     def _error(self, body: _Body, event: str | None) -> WireError | None:
-        if isinstance(body.error, ErrorBody):
-            return wire_error(body.error)
-        if isinstance(body.error, str):
-            return wire_error(ErrorBody(type=body.error))
+        told = body.error
+        if isinstance(told, ErrorBody) and told.says_something:
+            return wire_error(told)
+        if isinstance(told, str) and told:
+            return wire_error(ErrorBody(type=told, code=body.code))
         if body.x_groq is not None and body.x_groq.error:
             return wire_error(ErrorBody(type=body.x_groq.error))
         if event == "error" or body.object == "error":
             return wire_error(ErrorBody(type=body.type, code=body.code))
         return None
 
-    def _message(self, index: int, message: _Message, said: _Said) -> None:
+    def _message(self, index: int, message: _Message, said: _Said, whole: bool) -> None:
         content = message.content
         if isinstance(content, str):
             if content:
                 said.text.append(TextPiece(index, content))
         elif content is not None:
             for part in content:
-                if part.text and part.type in (None, "text", "output_text"):
-                    said.text.append(TextPiece(index, part.text))
-                thought = part.thinking
-                if isinstance(thought, list):
-                    thought = "".join(piece.text or "" for piece in thought)
-                if thought:
-                    said.reasoning.append(TextPiece(index, thought))
-                if part.refusal:
-                    said.refusal.append(TextPiece(index, part.refusal))
+                _part(index, part, said)
         thought = message.reasoning_content or message.reasoning
         if thought:
             said.reasoning.append(TextPiece(index, thought))
         if message.refusal:
             said.refusal.append(TextPiece(index, message.refusal))
         for position, call in enumerate(message.tool_calls or ()):
-            said.tools.append(self._call(index, position, call))
+            function = call.function or _Function()
+            number = position
+            if not whole:
+                number = self._calls.number(index, call.index, call.id or None, bool(function.name))
+            _call(index, number, function, whole, said)
         if message.function_call is not None:
-            said.tools.append(_piece(index, 0, message.function_call))
-
-    def _call(self, choice: int, position: int, call: _ToolCall) -> ToolPiece:
-        """A call's index: as sent, else by its id, else a continuation of the last one (no name), else the next."""
-        index = call.index
-        if index is None and call.id:
-            known = sum(1 for where, _ in self._calls if where == choice)
-            index = self._calls.setdefault((choice, call.id), known)
-        elif index is None and (call.function is None or not call.function.name):
-            index = self._open.get(choice, position)
-        elif index is None:
-            index = self._open.get(choice, -1) + 1
-        self._open[choice] = index
-        return _piece(choice, index, call.function)
+            _call(index, 0, message.function_call, whole, said)
 
 
-def _piece(choice: int, index: int, function: _Function | None) -> ToolPiece:
-    if function is None:
-        return ToolPiece(choice, index)
+def _part(choice: int, part: _Part, said: _Said) -> None:
+    if part.text and part.type in (None, "text", "output_text"):
+        said.text.append(TextPiece(choice, part.text))
+    thought = part.thinking
+    if isinstance(thought, list):
+        thought = "".join(piece.text or "" for piece in thought)
+    if thought:
+        said.reasoning.append(TextPiece(choice, thought))
+    if part.refusal:
+        said.refusal.append(TextPiece(choice, part.refusal))
+
+
+def _call(choice: int, number: int, function: _Function, whole: bool, said: _Said) -> None:
+    """A stream's piece that names nothing and adds nothing says nothing; a whole answer's call is one, however bare."""
     arguments = function.arguments
     if isinstance(arguments, dict):
-        arguments = msgspec.json.encode(arguments).decode()
-    return ToolPiece(choice, index, function.name or None, arguments or "")
+        arguments = json_text(arguments)
+    if whole:
+        said.tools.append(ToolPiece(choice, number, function.name, arguments or ""))
+    elif function.name or arguments:
+        said.tools.append(ToolPiece(choice, number, function.name or None, arguments or ""))
 
 
 # ---------------------------------------------------------------- the request

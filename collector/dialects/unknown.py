@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collector.dialects.errors import error_of_body
+from collector.dialects.errors import error_of_body, says_limits
 from collector.model import Delta, Frame, Reader, ReportedUsage, RequestFacts, RequestHead, ResponseHead, Usage
 
 
 class UnknownReader:
     def __init__(self, response: ResponseHead) -> None:
         self._status = response.status
-        self._limited = any("ratelimit" in name or name == "retry-after" for name, _ in response.headers.lines)
+        self._limited = says_limits(response.headers)
 
     def read(self, frame: Frame) -> Delta | None:
         if frame.kind != "data":

@@ -23,7 +23,10 @@ from collector.proxy.plane import MOST_TURNED_AWAY, Plane, report_fault
 
 HELD_BYTES = 64 * 1024  # of the next request, read ahead so that a client that leaves is noticed
 LINGER = 2.0  # seconds in which the rest of a refused upload is read and dropped, so that the answer arrives
+PAUSED_CHECK = 1.0  # seconds between looks whether a client that is not read is still there
 HALF_CLOSE_CHECKS = (0.01, 0.05, 0.25)  # seconds between looks whether a client that finished sending is still there
+
+TCP_ESTABLISHED = 1  # of the kernel's enum, as TCP_INFO tells it
 
 # Every reason is of the catalogue's REFUSED_REASONS.
 NO_ROUTE = Problem(404, "no_route", "no route of this semhealth sidecar leads to this path")
@@ -46,6 +49,7 @@ class ClientConnection(asyncio.Protocol):
         "_handling",
         "_idle_since",
         "_paused",
+        "_paused_timer",
         "_plane",
         "_rest",
         "_searched",
@@ -67,6 +71,7 @@ class ClientConnection(asyncio.Protocol):
         self._handling = False
         self._idle_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._paused_timer: asyncio.TimerHandle | None = None
         self.is_blocked = False
         self.blocked_since = 0.0
 
@@ -113,9 +118,9 @@ class ClientConnection(asyncio.Protocol):
         self._closing = True
         self._plane.clients.discard(self)
         self._plane.turned_away.discard(self)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._paused_timer):
+            if timer is not None:
+                timer.cancel()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.client_gone()
@@ -153,6 +158,8 @@ class ClientConnection(asyncio.Protocol):
         """Read nothing until every reason is gone."""
         if not self._paused and not self._transport.is_closing():
             self._transport.pause_reading()
+            if self._paused_timer is None:
+                self._paused_timer = self._plane.loop.call_later(PAUSED_CHECK, self._check_paused)
         self._paused |= reason
 
     def resume(self, reason: int) -> None:
@@ -190,6 +197,7 @@ class ClientConnection(asyncio.Protocol):
             connection = self._transport.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.close()
+        self._watch_closing(self._plane.settings.keep_alive)
 
     # ------------------------------------------------------------ what the worker asks for
 
@@ -311,11 +319,23 @@ class ClientConnection(asyncio.Protocol):
         if linger and not self._eof:
             self.resume(EVERY_REASON)
             self._transport.write_eof()
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._plane.loop.call_later(LINGER, self._transport.abort)
+            self._watch_closing(LINGER)
         else:
             self._transport.close()
+            self._watch_closing(self._plane.settings.keep_alive)
+
+    def _watch_closing(self, patience: float) -> None:
+        """A client that takes nothing for so long is not waited for."""
+        if self._timer is not None:
+            self._timer.cancel()
+        left = self._transport.get_write_buffer_size()
+        self._timer = self._plane.loop.call_later(patience, self._check_closing, patience, left)
+
+    def _check_closing(self, patience: float, before: int) -> None:
+        if 0 < self._transport.get_write_buffer_size() < before:
+            self._watch_closing(patience)
+        else:
+            self._transport.abort()
 
     def _watch_idleness(self, patience: float) -> None:
         self._timer = self._plane.loop.call_later(patience, self._check_idleness)
@@ -345,6 +365,21 @@ class ClientConnection(asyncio.Protocol):
             self._exchange = None
             exchange.client_gone()
             self._transport.abort()
+
+    def _check_paused(self) -> None:
+        """The end of a client that is not read goes unseen by the loop; the kernel knows of it."""
+        self._paused_timer = None
+        exchange = self._exchange
+        if not self._paused or exchange is None or self._transport.is_closing():
+            return
+        connection = self._transport.get_extra_info("socket")
+        state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+        if state != TCP_ESTABLISHED and not self._is_held():
+            self._exchange = None
+            exchange.client_gone()
+            self._transport.abort()
+        else:
+            self._paused_timer = self._plane.loop.call_later(PAUSED_CHECK, self._check_paused)
 
     def _is_held(self) -> bool:
         peer = self._transport.get_extra_info("peername")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from collector.model import Headers, RateLimit
-from collector.signals.values import number, seconds_until
+from collector.signals.values import is_reset, number, seconds_until
 
 MAX_LIMITS = 32  # per response
 MAX_SCOPE = 40  # characters of a scope's name
@@ -27,7 +27,10 @@ PROVIDER_WINDOWS: dict[tuple[str, str], str] = {
 # Bare resets of Azure OpenAI: `500` at 120 a minute fits milliseconds only, Azure AI's `1` seconds only. So: unclear.
 UNCLEAR_RESETS = frozenset({"azure.ai.openai", "azure.ai.inference"})
 
-_SIZE = re.compile(r"[a-z0-9]+")
+NOT_SAID = frozenset({"", "-1", "unlimited"})  # values that say there is no number
+
+_WORD = re.compile(r"[a-z0-9]+")
+_THOUSANDS = re.compile(r"[0-9]{1,3}(,[0-9]{3})+")
 
 
 class _Limits:
@@ -36,6 +39,7 @@ class _Limits:
     def __init__(self) -> None:
         self._found: dict[tuple[str, str | None], dict[str, float]] = {}
         self.periods: dict[str, str] = {}
+        self.unreadable = False
 
     def put(self, scope: str, window: str | None, field: str, value: float | None) -> None:
         key = (scope[:MAX_SCOPE], window)
@@ -50,33 +54,43 @@ class _Limits:
         return tuple(limits)
 
 
-def rate_limits(headers: Headers, provider: str | None, arrived: float | None) -> tuple[RateLimit, ...]:
-    """Every limit that the response headers state. `arrived` is when they came, in Unix seconds."""
+def rate_limits(headers: Headers, provider: str | None, arrived: float | None) -> tuple[tuple[RateLimit, ...], bool]:
+    """Every limit that the response headers state, and whether one of them could not be read.
+
+    `arrived` is when the headers came, in Unix seconds; None where that is not known.
+    """
     limits = _Limits()
     for name, value in headers.lines:
         words = name.replace("_", "-").split("-")
         if name in ("ratelimit", "ratelimit-policy"):
             _structured(name, value, limits)
-        elif any("ratelimit" in word for word in words) or "rate-limit" in name:
-            _plain(words, value, provider, arrived, limits)
         elif name.startswith(("x-trial-endpoint-call-", "x-endpoint-monthly-call-")):
-            _plain(["ratelimit", *words[1:]], value, provider, arrived, limits)
-    return limits.all(provider)
+            _plain(words[1:], value, provider, arrived, limits)
+        else:
+            after = _after_marker(words)
+            if after:
+                _plain(after, value, provider, arrived, limits)
+    return limits.all(provider), limits.unreadable
 
 
-def _plain(
-    words: list[str], value: str, provider: str | None, arrived: float | None, limits: _Limits
-) -> None:
-    """`x-ratelimit-remaining-tokens-minute`, `anthropic-ratelimit-unified-5h-utilization`, and their like."""
-    marker = next((i for i, word in enumerate(words) if "ratelimit" in word), None)
-    if marker is None:  # written `rate-limit`
-        at = words.index("rate")
-        marker, words = at, [*words[:at], "ratelimit", *words[at + 2 :]]
-    by = words[marker].partition("ratelimit")[2].removeprefix("by")
-    rest = ([by] if by else []) + words[marker + 1 :]
-    kind = next((word for word in rest if word in KINDS), None)
+def _after_marker(words: list[str]) -> list[str]:
+    """What follows `ratelimit`, `rate-limit` or `ratelimitby…` in a header's name; empty where that is not in it."""
+    for i, word in enumerate(words):
+        _, marker, by = word.partition("ratelimit")
+        if marker:
+            by = by.removeprefix("by")
+            return ([by] if by else []) + words[i + 1 :]
+        if word == "rate" and words[i + 1 : i + 2] == ["limit"]:
+            return words[i + 2 :]
+    return []
+
+
+def _plain(words: list[str], value: str, provider: str | None, arrived: float | None, limits: _Limits) -> None:
+    """`remaining-tokens-minute`, `unified-5h-utilization`, and their like."""
+    kind = next((word for word in words if word in KINDS), None)
     if kind is None:
         return
+    rest = list(words)
     rest.remove(kind)
     window = None
     for i, word in enumerate(rest):
@@ -89,22 +103,25 @@ def _plain(
             else:
                 del rest[i]
             break
-    scope = "_".join(part for part in rest if _SIZE.fullmatch(part))
+    scope = "_".join(part for part in rest if _WORD.fullmatch(part))
     scope = SCOPES.get(scope, scope)
+    value = value.strip()
+    if kind == "reset":
+        unit = None if provider in UNCLEAR_RESETS else "s"
+        limits.put(scope, window, "reset_after", seconds_until(value, arrived, unit))
+        limits.unreadable = limits.unreadable or not (value in NOT_SAID or is_reset(value))
+        return
+    # Several limits of one draft are in one line; `40,000` could be two of them or one.
     first = value.split(",", 1)[0].split(";", 1)[0].strip()
+    amount = None if _THOUSANDS.fullmatch(value) else number(first)
+    limits.unreadable = limits.unreadable or (amount is None and first not in NOT_SAID)
     match kind:
         case "limit" | "remaining":
-            limits.put(scope, window, kind, number(first))
-        case "utilization":
-            used = number(first)
-            limits.put(scope, window, "used_ratio", used if used is None or used <= 1.5 else used / 100.0)
-        case "renewalperiod":
-            period = number(first)
-            if period is not None and int(period) in BY_SECONDS:
-                limits.periods[scope] = BY_SECONDS[int(period)]
-        case "reset":
-            unit = None if provider in UNCLEAR_RESETS else "s"
-            limits.put(scope, window, "reset_after", seconds_until(value, arrived, unit))
+            limits.put(scope, window, kind, amount)
+        case "utilization" if amount is not None and amount <= 150.0:
+            limits.put(scope, window, "used_ratio", amount if amount <= 1.5 else amount / 100.0)
+        case "renewalperiod" if amount is not None and int(amount) in BY_SECONDS:
+            limits.periods[scope] = BY_SECONDS[int(amount)]
 
 
 def _structured(name: str, value: str, limits: _Limits) -> None:
@@ -114,7 +131,7 @@ def _structured(name: str, value: str, limits: _Limits) -> None:
         told = dict(part.split("=", 1) for part in parameters if "=" in part)
         unit = told.get("qu", "requests").strip('"')
         scope = SCOPES.get(unit, unit) if label.strip('"') in ("default", "") else label.strip('"')
-        scope = "_".join(_SIZE.findall(scope.lower())) or "requests"
+        scope = "_".join(_WORD.findall(scope.lower())) or "requests"
         if name == "ratelimit-policy":
             limits.put(scope, None, "limit", number(told.get("q")))
             span = number(told.get("w"))

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collector.model import Headers
-from collector.signals.values import moment, number
+from collector.signals.values import number, seconds_until
 
 RETRY_COUNTS = ("x-stainless-retry-count", "x-retry-count", "x-retry-attempt")
 
 
 def retry_after(headers: Headers, arrived: float | None) -> float | None:
-    """Seconds to wait as the upstream says; `retry-after-ms` wins. A date counts from `arrived` (Unix seconds)."""
+    """Seconds to wait as the upstream says; `retry-after-ms` wins. A date counts from `arrived` (Unix seconds).
+
+    Beside the seconds and dates of RFC 9110, the other forms of resets are read, since some send them here.
+    """
     millis = number(headers.first("retry-after-ms"))
     if millis is not None:
         return millis / 1000.0
-    text = headers.first("retry-after")
-    if text is None:
-        return None
-    plain = number(text)
-    if plain is not None:
-        return plain
-    at = moment(text)
-    return max(0.0, at - arrived) if at is not None and arrived is not None else None
+    return seconds_until(headers.first("retry-after"), arrived)
 
 
 def retry_attempt(headers: Headers) -> int | None:

@@ -10,7 +10,9 @@ from collector.model import Headers, UpstreamFacts
 from collector.signals.values import finite, identifier, number, ratio
 
 MAX_PHASES = 24
-MAX_TRACE_DETAIL = 16_384
+MAX_TRACE_DETAIL = 16_384  # characters
+MAX_LOAD_REPORT = 16_384  # characters
+MAX_LOAD_VALUES = 500
 
 REQUEST_IDS = (
     "x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "x-ms-request-id", "x-generation-id",
@@ -55,11 +57,14 @@ ORCA_NAMES = frozenset({
     "max_token_capacity",
 })  # fmt: skip
 
-_NAME = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
-_PARAMETER = r'\s*;\s*[A-Za-z0-9_-]+\s*(?:=\s*(?:"[^"]*"|[^,;"]*))?'
-_TIMING_ENTRY = re.compile(rf"\s*({_NAME})((?:{_PARAMETER})*)")
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
-_DUR = re.compile(r';\s*dur\s*=\s*"?([0-9.]+)"?', re.IGNORECASE)
+MAX_PHASE = 1e6  # seconds; what says more is no duration
+MAX_TIMING = 4096  # characters of a Server-Timing line
+
+_ENTRY = re.compile(r'(?:[^,"]|"[^"]*")+')
+_PARAMETER = re.compile(r';\s*([A-Za-z0-9_-]+)\s*(?:=\s*("[^"]*"|[^;"]*))?')
+_NAME = re.compile(r"\s*([A-Za-z0-9!#$%&'*+.^_`|~-]{1,64})\s*(?:;|$)")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
+_REAL = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?([eE][+-]?[0-9]{1,3})?")
 
 
 def upstream_facts(request: Headers, response: Headers) -> UpstreamFacts:
@@ -68,16 +73,18 @@ def upstream_facts(request: Headers, response: Headers) -> UpstreamFacts:
     detail = _trace_detail(response.first("x-trace-detail"))
     for name, phase in TRACE_PHASES.items():
         millis = finite(detail.get(name))
-        if millis is not None:
+        if millis is not None and millis / 1000.0 < MAX_PHASE:
             phases.setdefault(phase, millis / 1000.0)
     for name, (phase, unit) in PHASE_HEADERS.items():
         value = number(response.first(name))
-        if value is not None:
+        if value is not None and value * unit < MAX_PHASE:
             phases.setdefault(phase, value * unit)
     for name, seconds in server_timing(response.all("server-timing")):
         if len(phases) < MAX_PHASES:
             phases.setdefault(name, seconds)
     processing = number(response.first("openai-processing-ms"))
+    if processing is not None and processing / 1000.0 >= MAX_PHASE:
+        processing = None
     hit = next((finite(detail[name]) for name in TRACE_HIT_RATIOS if name in detail), None)
     return UpstreamFacts(
         request_id=_first_id(response, REQUEST_IDS),
@@ -117,48 +124,59 @@ def server_timing(values: Iterable[str]) -> list[tuple[str, float]]:
     """Names (lower-cased) and seconds of `Server-Timing` entries with a `dur`; entries without one are left out."""
     found = []
     for value in values:
-        for match in _TIMING_ENTRY.finditer(value[:4096]):
-            dur = _DUR.search(match[2])
-            millis = number(dur[1]) if dur else None
-            if millis is not None:
-                found.append((match[1].lower()[:64], millis / 1000.0))
+        for entry in _ENTRY.findall(value[:MAX_TIMING]):
+            name = _NAME.match(entry)
+            told = [told for key, told in _PARAMETER.findall(entry) if key.lower() == "dur"]
+            millis = number(told[0].strip().strip('"')) if name is not None and told else None
+            if name is not None and millis is not None and millis / 1000.0 < MAX_PHASE:
+                found.append((name[1].lower(), millis / 1000.0))
     return found
+
+
+def load_is_unreadable(response: Headers) -> bool:
+    """Whether a header that states the load holds nothing that can be read."""
+    load, report = response.first("x-model-load"), response.first("endpoint-load-metrics")
+    return (load is not None and ratio(load) is None) or (report is not None and _load_pairs(report) is None)
 
 
 def orca(text: str | None) -> dict[str, float]:
     """An ORCA load report as TEXT or JSON, with or without its prefix; allow-listed names and finite numbers only."""
-    if text is None or len(text) > 16_384:
-        return {}
-    body = text.strip()
-    prefix, _, rest = body.partition(" ")
-    if prefix.upper() in ("TEXT", "JSON"):
-        body = rest.strip()
-    elif prefix.upper() == "BIN":
-        return {}
-    pairs: list[tuple[str, object]] = []
-    if body.startswith("{"):
-        try:
-            told = json.loads(body)
-        except (ValueError, RecursionError):
-            return {}
-        for name, value in told.items():
-            if name in ("named_metrics", "utilization") and isinstance(value, dict):
-                pairs += value.items()
-            else:
-                pairs.append((name, value))
-    else:
-        for item in body.split(","):
-            name, separator, value = item.strip().partition("=")
-            if not separator:
-                name, separator, value = item.strip().partition(":")
-            pairs.append((name.strip().removeprefix("named_metrics.").removeprefix("utilization."), number(value)))
     found: dict[str, float] = {}
-    for name, value in pairs:
+    for name, value in (_load_pairs(text) if text is not None else None) or ():
         plain = finite(value)
         key = name.replace("-", "_")
         if key in ORCA_NAMES and plain is not None and plain < 1e15:
             found[key] = plain
     return found
+
+
+def _load_pairs(text: str) -> list[tuple[str, object]] | None:
+    """Names and values of a load report, unchecked; None where it is none."""
+    body = text.strip()
+    prefix, _, rest = body.partition(" ")
+    if prefix.upper() in ("TEXT", "JSON"):
+        body = rest.strip()
+    if len(body) > MAX_LOAD_REPORT:
+        return None
+    pairs: list[tuple[str, object]] = []
+    if body.startswith("{"):
+        try:
+            told = json.loads(body)
+        except (ValueError, RecursionError):
+            return None
+        for name, value in told.items():
+            if name in ("named_metrics", "utilization") and isinstance(value, dict):
+                pairs += value.items()
+            else:
+                pairs.append((name, value))
+        return pairs
+    for item in body.split(",")[:MAX_LOAD_VALUES]:
+        name, separator, value = item.partition("=")
+        if not separator:
+            name, separator, value = item.partition(":")
+        if separator and _REAL.fullmatch(value.strip()):
+            pairs.append((name.strip().removeprefix("named_metrics.").removeprefix("utilization."), float(value)))
+    return pairs or None
 
 
 def _trace_detail(text: str | None) -> dict[str, object]:

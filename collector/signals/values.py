@@ -7,15 +7,24 @@ import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-_NUMBER = re.compile(r"\d{1,18}(\.\d{1,12})?")
-_DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{1,12})?(?:d|h|ms|m|s|us|µs|ns))+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(d|h|ms|m|s|us|µs|ns)")
+_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+_DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,18})?(?:d|h|ms|m|s|us|µs|ns))+")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(d|h|ms|m|s|us|µs|ns)")
 _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)")
+_RFC3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})"
+)
+# The three dates of RFC 9110, 5.6.7.
+_HTTP_DATE = re.compile(
+    r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT"
+    r"|[A-Z][a-z]{5,8}, [0-9]{2}-[A-Z][a-z]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT"
+    r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}"
+)
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/+=\-]{0,127}")
 
-EPOCH_SECONDS = 1e9  # a bare number from here on is a time in seconds
-EPOCH_MILLISECONDS = 1e12  # and from here on in milliseconds
+EPOCH_SECONDS = 1e9  # a bare number from here on is a time in seconds,
+EPOCH_MILLISECONDS = 1e12  # from here on in milliseconds,
+EPOCH_END = 1e14  # and from here on nothing that is known
 
 
 def number(text: str | None) -> float | None:
@@ -39,19 +48,18 @@ def duration(text: str) -> float | None:
 
 
 def moment(text: str) -> float | None:
-    """An RFC 3339 time or an HTTP date in Unix seconds."""
-    if _RFC3339.fullmatch(text):
-        try:
-            return datetime.fromisoformat(text.upper()).timestamp()
-        except ValueError:
-            return None
-    if text[:3].isalpha() and "," in text[:10]:
-        try:
+    """An RFC 3339 time or an HTTP date in Unix seconds; None before 1970, where only placeholders lie."""
+    try:
+        if _RFC3339.fullmatch(text):
+            at = datetime.fromisoformat(text.upper()).timestamp()
+        elif _HTTP_DATE.fullmatch(text):
             when = parsedate_to_datetime(text)
-        except (ValueError, TypeError, OverflowError):
+            at = when.replace(tzinfo=when.tzinfo or UTC).timestamp()
+        else:
             return None
-        return when.replace(tzinfo=when.tzinfo or UTC).timestamp()
-    return None
+    except (ValueError, OverflowError):
+        return None
+    return at if at >= 0 else None
 
 
 def seconds_until(text: str | None, arrived: float | None, bare: str | None = "s") -> float | None:
@@ -59,22 +67,24 @@ def seconds_until(text: str | None, arrived: float | None, bare: str | None = "s
 
     `bare` is the unit of a bare number: `s`, `ms`, or None where it is unclear (then only 0 is known).
     """
-    if text is None:
-        return None
-    text = text.strip()
+    text = (text or "").strip()
     plain = number(text)
-    if plain is not None:
-        if plain >= EPOCH_SECONDS:
-            at = plain / 1000.0 if plain >= EPOCH_MILLISECONDS else plain
-            return max(0.0, at - arrived) if arrived is not None else None
+    if plain is not None and plain < EPOCH_SECONDS:
         if plain == 0.0:
             return 0.0
         return plain * _UNITS[bare] if bare is not None else None
-    told = duration(text)
-    if told is not None:
-        return told
-    at_moment = moment(text)
-    return max(0.0, at_moment - arrived) if at_moment is not None and arrived is not None else None
+    at = moment(text)
+    if plain is not None and plain < EPOCH_END:
+        at = plain / 1000.0 if plain >= EPOCH_MILLISECONDS else plain
+    if at is not None:
+        return max(0.0, at - arrived) if arrived is not None else None
+    return duration(text)
+
+
+def is_reset(text: str) -> bool:
+    """Whether this is a time, a span or a number, be its unit clear or not."""
+    text = text.strip()
+    return number(text) is not None or duration(text) is not None or moment(text) is not None
 
 
 def identifier(text: str | None) -> str | None:

@@ -216,7 +216,7 @@ async def test_a_stalled_analyst_delays_nothing_and_what_does_not_fit_is_dropped
         for _ in range(100):
             await peer.send(GET)
             await peer.head()
-            assert await peer.exactly(len(body)) == body
+            assert (await peer.exactly(len(body))).count(b"x") == len(body)
     tap = side.worker.plane.tap
     assert tap.queued <= 2_100_000
     assert 60 < tap.unobserved["queue_full"] < 100
@@ -226,7 +226,8 @@ async def test_a_stalled_analyst_delays_nothing_and_what_does_not_fit_is_dropped
     ended = {event.id for event in side.analyst.events if isinstance(event, ExchangeEnded)}
     assert len(ended) == tap.acknowledged
     for exchange in ended:
-        assert side.analyst.body(exchange, from_upstream=True) == body, "what is told is told in full"
+        told = side.analyst.body(exchange, from_upstream=True)
+        assert told.count(b"x") == len(told) == len(body), "what is told is told in full"
     await ask_large(peer, body)
     await side.until(lambda: tap.unacknowledged == 0)
     assert side.balance() == (101, 101)
@@ -235,7 +236,7 @@ async def test_a_stalled_analyst_delays_nothing_and_what_does_not_fit_is_dropped
 async def ask_large(peer: Any, body: bytes) -> None:
     await peer.send(GET)
     await peer.head()
-    assert await peer.exactly(len(body)) == body
+    assert (await peer.exactly(len(body))).count(b"x") == len(body)
 
 
 async def test_whoever_answers_nonsense_on_the_socket_is_hung_up_on(side: Any) -> None:

@@ -1,0 +1,98 @@
+"""Did the exchange keep what its route promises?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from collector.model import Objective, Reading, Record
+
+Verdict = Literal[
+    "good", "bad", "not_answered", "not_streamed", "too_few_gaps", "unchecked", "unscored", "client_left",
+    "client_fault",
+]  # fmt: skip
+
+ANSWERED = frozenset({"completed", "incomplete", "blocked"})
+BROKEN = frozenset({"truncated", "error_event"})
+# Kinds of error that are the upstream's doing. A limit that was met, a wrong key or a bad request is the client's.
+UPSTREAM_FAULTS = frozenset({"server_error", "overloaded", "timeout"})
+
+
+def readings(record: Record, objectives: Sequence[Objective]) -> Iterable[Reading]:
+    """One event per objective that applies to the exchange; a reason where it applies and cannot be judged."""
+    for objective in objectives:
+        verdict = judged(record, objective)
+        if verdict in ("good", "bad"):
+            yield Reading("semantic_health_slo_events_total", 1.0, (record.route, objective.name, verdict))
+        elif verdict is not None:
+            yield Reading("semantic_health_slo_unjudged_total", 1.0, (record.route, objective.name, verdict))
+
+
+def stated(route: str, objectives: Sequence[Objective]) -> Iterable[Reading]:
+    """The objectives themselves, so that rules read thresholds as metrics."""
+    for objective in objectives:
+        yield Reading("semantic_health_slo_objective_ratio", objective.share, (route, objective.name))
+
+
+def judged(record: Record, objective: Objective) -> Verdict | None:
+    """None where the objective does not apply: no structured output was asked for, or it is no model call."""
+    match objective.measure:
+        case "errors":
+            return _errors(record)
+        case "validity":
+            return _validity(record)
+        case "duration":
+            value = record.timing.duration
+            return _within(value, objective.at_most) if record.outcome in ANSWERED else _unanswered(record)
+        case "first_token":
+            if record.timing.first_token is None:
+                return _unanswered(record) if record.outcome not in ANSWERED else "not_streamed"
+            return _within(record.timing.first_token, objective.at_most)
+        case "jitter":
+            if record.timing.first_token is None:
+                return _unanswered(record) if record.outcome not in ANSWERED else "not_streamed"
+            spread = record.timing.chunk_gaps.stddev
+            return "too_few_gaps" if spread is None else _within(spread, objective.at_most)
+    return _score(record, objective)
+
+
+def _within(value: float | None, most: float | None) -> Verdict:
+    if value is None or most is None:
+        return "not_answered"
+    return "good" if value <= most else "bad"
+
+
+def _unanswered(record: Record) -> Verdict:
+    return "client_left" if record.outcome == "client_disconnect" else "not_answered"
+
+
+def _errors(record: Record) -> Verdict:
+    if record.outcome in ANSWERED:
+        return "good"
+    if record.outcome in BROKEN:
+        return "bad"
+    if record.outcome == "client_disconnect":
+        return "client_left"
+    return "bad" if record.error is not None and record.error.kind in UPSTREAM_FAULTS else "client_fault"
+
+
+def _validity(record: Record) -> Verdict | None:
+    if record.validity is None:
+        return None
+    if not record.validity.checked:
+        return "unchecked"
+    return "good" if record.validity.valid else "bad"
+
+
+def _score(record: Record, objective: Objective) -> Verdict | None:
+    scores = {
+        "context_relevance": record.relevance.context_relevance,
+        "answer_relevance": record.relevance.answer_relevance,
+        "groundedness": record.relevance.groundedness,
+    }
+    if record.dialect == "unknown":
+        return None
+    value = scores.get(objective.measure)
+    if value is None or objective.at_least is None:
+        return "unscored"
+    return "good" if value >= objective.at_least else "bad"
