@@ -206,6 +206,7 @@ def _check(path: Path) -> int:
 def _inspect(given: argparse.Namespace) -> int:
     from collector.inspection import Inspector
     from collector.recorded import Recording, RecordingError, read_file
+    from collector.supervisor import StartError
     from exporters.exchange_log import record_json
 
     failed = False
@@ -230,6 +231,9 @@ def _inspect(given: argparse.Namespace) -> int:
         asyncio.run(work(_load(given, upstream="http://127.0.0.1:1")))
     except ConfigError as error:
         return _complain(error)
+    except StartError as error:
+        _say(f"semhealth: {error}")
+        return FAILED
     return FAILED if failed else OK
 
 

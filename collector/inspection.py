@@ -7,7 +7,6 @@ import contextlib
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from pathlib import Path
 
@@ -31,7 +30,7 @@ from collector.model import (
     Timing,
 )
 from collector.recorded import Recording
-from collector.supervisor import bind_unix, child_environment, prepare_child
+from collector.supervisor import bind_unix, child_environment, prepare_child, runtime_directory
 from collector.validation.client import ValidatorClient
 
 ROUTE = "recorded"
@@ -97,17 +96,17 @@ class Inspector:
     async def _started(self) -> tuple[ValidatorClient, EmbeddingClient]:
         if self._clients is not None:
             return self._clients
-        runtime = Path(tempfile.mkdtemp(prefix="semhealth-inspect-"))
+        runtime = runtime_directory("semhealth-inspect-")
         self._stack.callback(shutil.rmtree, runtime, ignore_errors=True)
         secret = runtime / "settings.json"
         secret.touch(mode=0o600)
         secret.write_bytes(msgspec.json.encode(self._settings))
-        self._keep(self._process(runtime, "validator", "collector.validation.process"))
+        self._listen(runtime, "validator", "collector.validation.process")
         validator = ValidatorClient(runtime / "validator.sock", self._settings.validator)
         embedder = EmbeddingClient(runtime / "embedder.sock", self._settings.embedder, SystemClock())
         self._keep(validator.run())
         if self._settings.embedder.kind != "none":
-            self._keep(self._process(runtime, "embedder", "collector.embedding.process"))
+            self._listen(runtime, "embedder", "collector.embedding.process")
             self._keep(embedder.run())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOADING):
@@ -126,24 +125,27 @@ class Inspector:
 
         self._stack.push_async_callback(end)
 
-    async def _process(self, runtime: Path, name: str, module: str) -> None:
-        """A process on a socket of its name, started again when it was killed for hanging."""
-        with bind_unix(runtime / f"{name}.sock") as listening:
-            number = listening.fileno()
-            command = [sys.executable, "-m", module, "--runtime", str(runtime), "--fd", f"requests={number}"]
-            while True:
-                process = await asyncio.create_subprocess_exec(
-                    *command,
-                    pass_fds=(number,),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    env=child_environment(os.environ),
-                    process_group=0,
-                    preexec_fn=prepare_child,
-                )
-                try:
+    def _listen(self, runtime: Path, name: str, module: str) -> None:
+        """Keep a process on a socket of its name."""
+        listening = self._stack.enter_context(bind_unix(runtime / f"{name}.sock"))
+        self._keep(self._process(runtime, listening.fileno(), module))
+
+    async def _process(self, runtime: Path, number: int, module: str) -> None:
+        """A process on the listening socket `number`, started again when it was killed for hanging."""
+        command = [sys.executable, "-m", module, "--runtime", str(runtime), "--fd", f"requests={number}"]
+        while True:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                pass_fds=(number,),
+                stdin=asyncio.subprocess.DEVNULL,
+                env=child_environment(os.environ),
+                process_group=0,
+                preexec_fn=prepare_child,
+            )
+            try:
+                await process.wait()
+            finally:
+                if process.returncode is None:
+                    process.kill()
                     await process.wait()
-                finally:
-                    if process.returncode is None:
-                        process.kill()
-                        await process.wait()
-                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)

@@ -74,10 +74,23 @@ def bind_tcp(name: str, address: str) -> socket.socket:
     return listening
 
 
+def runtime_directory(prefix: str) -> Path:
+    """A new private directory for settings and sockets; StartError when there is no place for one."""
+    try:
+        return Path(tempfile.mkdtemp(prefix=prefix))
+    except OSError as error:
+        raise StartError(f"cannot make a runtime directory: {error}; set TMPDIR to one that can be written") from error
+
+
 def bind_unix(path: Path) -> socket.socket:
+    """A private listening socket; StartError when it cannot be had."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listening.bind(str(path))
-    path.chmod(0o600)
+    try:
+        listening.bind(str(path))
+        path.chmod(0o600)
+    except OSError as error:  # most likely the path has more than the 107 bytes that the kernel takes
+        listening.close()
+        raise StartError(f"cannot make a socket at {path}: {error}; set TMPDIR to a short path") from error
     listening.listen(BACKLOG)
     listening.setblocking(False)
     return listening
@@ -90,7 +103,7 @@ class Supervisor:
         self._settings = settings
         self._stopping = asyncio.Event()
         self._processes: dict[str, asyncio.subprocess.Process] = {}
-        self._runtime = Path(tempfile.mkdtemp(prefix="semhealth-"))
+        self._runtime = runtime_directory("semhealth-")
         self._sockets: list[socket.socket] = []
         self.addresses: dict[str, str] = {}  # where it really listens by name, for settings that ask for port 0
         self._ended: dict[str, asyncio.Event] = {}

@@ -16,7 +16,7 @@ def table(summary: Summary, addresses: dict[str, str], elapsed: float) -> str:
         f"{sum(totals.unobserved.values())} not observed",
         "",
         f"{'route / model':<38} {'n':>5} {'validity':>9} {'relevance':>10} {'continuity':>11} "
-        f"{'first token':>17} {'stalls':>6}",
+        f"{'first token':>23} {'stalls':>6}",
         "-" * WIDTH,
     ]
     lines += [_row(route) for route in summary.routes[:12]]
@@ -54,7 +54,7 @@ def _row(route: RouteSummary) -> str:
     first = f"{_ms(route.first_token_p50)} / {_ms(route.first_token_p95)}"
     return (
         f"{name[:38]:<38} {route.exchanges:>5} {_ratio(route.validity_rate):>9} {_ratio(route.context_relevance):>10} "
-        f"{_ms(route.continuity_index):>11} {first:>17} {route.stalls:>6}"
+        f"{_ms(route.continuity_index):>11} {first:>23} {route.stalls:>6}"
     )
 
 

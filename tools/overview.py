@@ -12,6 +12,11 @@ VALIDITY = "semantic_health_model_output_validity_rate"
 RELEVANCE = "semantic_health_context_relevance_score"
 CONTINUITY = "semantic_health_stream_continuity_index_seconds"
 
+GOAL = ("route", "slo")
+OF_GOAL = "{{route}} {{slo}}"
+EVENTS = "semantic_health_slo_events_total"
+OBJECTIVE = "semantic_health_slo_objective_ratio"
+
 VALIDITY_STEPS = Steps(0.97, 0.9, low_is_bad=True)
 RELEVANCE_STEPS = Steps(0.75, 0.63, low_is_bad=True)  # the source documents' threshold, and their sick value
 CONTINUITY_STEPS = Steps(0.015, 0.1)  # the source documents' limit; above the second, people see it
@@ -100,6 +105,42 @@ HEADLINE = Row(
             "short",
             (Query(latest("sum", f"{CONTINUITY}_observations", *WHO), OF_WHOM),),
             height=6,
+        ),
+    ),
+)
+
+PROMISES = Row(
+    "Does each route keep what it promises?",
+    (
+        Panel(
+            "Objectives met",
+            "Share of the judged exchanges that met each objective of their route, and the share that must. Good: "
+            "above its objective. Empty where no route states an objective.",
+            "percentunit",
+            (
+                Query(ratio(rate(EVENTS, *GOAL, verdict="good"), rate(EVENTS, *GOAL)), OF_GOAL),
+                Query(latest("max", OBJECTIVE, *GOAL), f"{OF_GOAL}, objective"),
+            ),
+            high=1.0,
+        ),
+        Panel(
+            "Budget burn rate",
+            "How many times faster than allowed exchanges miss their objective. At 1 the budget lasts exactly as "
+            "long as its period; at 14.4 a month's budget is gone in two days.",
+            "none",
+            (
+                Query(
+                    f"{ratio(rate(EVENTS, *GOAL, verdict='bad'), rate(EVENTS, *GOAL))}"
+                    f" / (1 - {latest('max', OBJECTIVE, *GOAL)} > 0)",
+                    OF_GOAL,
+                ),
+            ),
+        ),
+        Panel(
+            "Not judged, by reason",
+            "Exchanges that an objective could not be judged for; they count neither as good nor as bad.",
+            "reqps",
+            (Query(rate("semantic_health_slo_unjudged_total", "slo", "reason"), "{{slo}}: {{reason}}"),),
         ),
     ),
 )
@@ -326,6 +367,7 @@ STREAMS = Row(
 )
 
 LIMITS = ("route", "provider", "scope", "window")
+RESET = "semantic_health_rate_limit_reset_timestamp_seconds"
 OF_LIMIT = "{{route}} {{provider}} {{scope}}/{{window}}"
 UPSTREAM = Row(
     "What does the upstream say of itself?",
@@ -349,11 +391,7 @@ UPSTREAM = Row(
             "Rate limit full again in",
             "Seconds until the allowance is full again.",
             "s",
-            (
-                Query(
-                    f"{latest('max', 'semantic_health_rate_limit_reset_timestamp_seconds', *LIMITS)} - time()", OF_LIMIT
-                ),
-            ),
+            (Query(f"clamp_min({latest('max', RESET, *LIMITS)} - time(), 0)", OF_LIMIT),),
         ),
         Panel(
             "Rate limit last stated",
@@ -518,5 +556,5 @@ OVERVIEW = Dashboard(
     "semhealth-overview",
     "semhealth overview",
     "Semantic health of the LLM APIs that this service calls: is what comes back valid, relevant and smooth?",
-    (HEADLINE, EXCHANGES, ANSWERS, MEANING, STREAMS, UPSTREAM, SIDECAR),
+    (HEADLINE, PROMISES, EXCHANGES, ANSWERS, MEANING, STREAMS, UPSTREAM, SIDECAR),
 )

@@ -143,9 +143,13 @@ class Rhythm:
             self.longest = gap
         if gap > stall:
             self.stalls += 1
-        if len(self._gaps) < GAPS_LISTED:
+        if self.count <= GAPS_LISTED:
             self._gaps.append(gap)
-        self._deadline(gap, deadline)
+        if gap <= deadline + self._slack:
+            self._slack += deadline - gap
+            self.met += 1
+        else:
+            self._miss(gap - self._slack - deadline, deadline)
 
     def wait(self, waited: float, deadline: float, token_deadline: float) -> None:
         """The first token came after `waited` seconds."""
@@ -154,13 +158,6 @@ class Rhythm:
             self.met += 1
         else:
             self._miss(waited - deadline, token_deadline)
-
-    def _deadline(self, gap: float, deadline: float) -> None:
-        if gap <= deadline + self._slack:
-            self._slack += deadline - gap
-            self.met += 1
-        else:
-            self._miss(gap - self._slack - deadline, deadline)
 
     def _miss(self, late: float, interval: float) -> None:
         self.missed += 1 + (int(late / interval) if interval > 0 else 0)

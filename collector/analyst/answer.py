@@ -212,7 +212,9 @@ class Answer:
         if delta.text or delta.reasoning or delta.tools or delta.refusal:
             self._content += 1
             if self._streamed:
-                self._beat(at, visible=bool(delta.text or delta.refusal))
+                self._beat(at)
+                if self.first_visible is None and (delta.text or delta.refusal):
+                    self.first_visible = at
             self._take_content(delta)
         if delta.model is not None:
             self.model = delta.model
@@ -288,14 +290,12 @@ class Answer:
         if call.arguments:
             known[1].add(call.arguments)
 
-    def _beat(self, at: float, visible: bool) -> None:
+    def _beat(self, at: float) -> None:
         limits = self._limits
         if self.rhythm.first is None:
             waited = at - self._forwarded_at - self.blocked
             self.rhythm.wait(waited, limits.first_token_deadline, limits.token_deadline)
         self.rhythm.beat(at, self.blocked, limits.stall, limits.token_deadline)
-        if visible and self.first_visible is None:
-            self.first_visible = at
 
     # ------------------------------------------------------------ facts
 

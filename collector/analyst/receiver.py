@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import cast
 
 import msgspec
@@ -14,6 +15,7 @@ from collector.model import Acknowledged, decode_events, encode_acknowledged
 log = logging.getLogger("semhealth.analyst")
 
 MAX_BATCH = 256 * 1024 * 1024  # bytes of one batch; more is no batch of ours
+SLICE = 0.003  # seconds of work before others have their turn
 
 
 class Receiver(asyncio.Protocol):
@@ -30,15 +32,24 @@ class Receiver(asyncio.Protocol):
         self._analyst.connected(self._worker)
 
     def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        self._read_batches()
+
+    def _read_batches(self) -> None:
+        """Take in what is there, for a slice of time; the rest waits until others have had their turn."""
         buffer = self._buffer
-        buffer += data
+        until = time.monotonic() + SLICE
         at = 0
+        waits = False
         while len(buffer) - at >= 4:
             size = int.from_bytes(buffer[at : at + 4], "big")
             if size > MAX_BATCH:
                 self._hang_up("a batch over the bound")
                 return
             if len(buffer) - at - 4 < size:
+                break
+            if time.monotonic() > until:
+                waits = True
                 break
             with memoryview(buffer) as view:
                 try:
@@ -50,6 +61,15 @@ class Receiver(asyncio.Protocol):
             self._analyst.take(self._worker, events)
         if at:
             del buffer[:at]
+        # Reading is paused for an instant after a full slice: a loop that is never done reading serves nobody else.
+        if self._transport is not None and not self._transport.is_closing() and (waits or time.monotonic() > until):
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._read_batches()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

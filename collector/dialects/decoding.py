@@ -93,7 +93,7 @@ def _fit(value: Any, kind: Any) -> tuple[bool, Any]:
         return True, msgspec.Raw(json.dumps(value).encode())
     try:
         return True, msgspec.convert(value, kind)
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.ValidationError, ValueError, RecursionError):  # ValueError: half a surrogate pair
         pass
     options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
     for option in options:

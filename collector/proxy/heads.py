@@ -247,10 +247,10 @@ def _validate_request(raw: bytes, method: bytes) -> bool | None:
         parser.feed_data(raw)
     except httptools.HttpParserUpgrade:
         return None  # llhttp stops at any offer of an upgrade
-    except httptools.HttpParserInvalidMethodError:
-        # A method that llhttp does not know is no fault: judge the rest of the head under a name that it knows.
-        return _validate_request(b"POST" + raw[len(method) :], b"POST")
     except httptools.HttpParserError as error:
+        if isinstance(error, httptools.HttpParserInvalidMethodError) and method != b"POST":
+            # A method that llhttp does not know is no fault: judge the rest of the head under a name that it knows.
+            return _validate_request(b"POST" + raw[len(method) :], b"POST")
         raise HeadError(400, "bad_request", f"malformed request head: {error}") from error
     return seen.complete
 

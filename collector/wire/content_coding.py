@@ -101,9 +101,13 @@ class _Brotli:
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         try:
-            yield self._inner.process(data, output_buffer_limit=STEP)
-            while not self._inner.can_accept_more_data():
-                yield self._inner.process(b"", output_buffer_limit=STEP)
+            while not self._inner.is_finished():
+                out = self._inner.process(data, output_buffer_limit=STEP)
+                yield out
+                # It says that it can take more input while a full buffer of output still waits.
+                if len(out) < STEP and self._inner.can_accept_more_data():
+                    return
+                data = b""
         except brotli.error as error:
             raise BrokenCodingError from error
 

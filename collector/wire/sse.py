@@ -26,15 +26,22 @@ class SseCodec:
         self._event: str | None = None
         self._after_cr = False
         self._at_start = True
+        self._between_events = True
         self._stopped = False
 
     def feed(self, data: bytes) -> Iterable[Frame]:
         if self._stopped or not data:
             return ()
-        if data.endswith(b"}\n\n") and not (self._line or self._data or self._event is not None):
-            frame = self._one_event(data)
-            if frame is not None:
-                return (frame,)
+        if self._between_events and data.endswith(b"}\n\n") and len(data) <= self._cap:
+            # Most reads are one whole event with one line of JSON.
+            first, *rest = data.splitlines()
+            if len(rest) == 1 and first.startswith(b"data: "):
+                self._at_start = self._after_cr = False
+                return (Frame(first[6:]),)
+            if len(rest) == 2 and first.startswith(b"event: ") and rest[0].startswith(b"data: "):
+                self._at_start = self._after_cr = False
+                return (Frame(rest[0][6:], _name(first[7:])),)
+        self._between_events = False
         if self._after_cr:
             self._after_cr = False
             if data.startswith(b"\n"):
@@ -58,22 +65,6 @@ class SseCodec:
         self._stopped = True
         return frames
 
-    def _one_event(self, data: bytes) -> Frame | None:
-        """The frame of a read that is one whole event of one JSON line, as most reads are; None for any other."""
-        start, event = 6, None
-        if data.startswith(b"event: "):
-            end = data.find(b"\n")
-            start = end + 7
-            event = _name(data[7:end])
-            if not data.startswith(b"\ndata: {", end):
-                return None
-        elif not data.startswith(b"data: {"):
-            return None
-        if data.find(b"\n", start) != len(data) - 2 or b"\r" in data or len(data) > self._cap:
-            return None
-        self._at_start = self._after_cr = False
-        return Frame(data[start:-2], event)
-
     def _lines(self) -> list[Frame]:
         whole = bytes(self._line)
         self._line.clear()
@@ -88,6 +79,7 @@ class SseCodec:
             if self._stopped:
                 return frames
         self._check(len(self._line))
+        self._between_events = not (self._line or self._data or self._event is not None)
         return frames
 
     def _check(self, line: int) -> None:

@@ -81,9 +81,7 @@ class Metrics:
 
     def values(self, name: str, **labels: str) -> list[float]:
         return [
-            sample.value
-            for sample in self._samples
-            if sample.name == name and labels.items() <= sample.labels.items()
+            sample.value for sample in self._samples if sample.name == name and labels.items() <= sample.labels.items()
         ]
 
     def total(self, name: str, **labels: str) -> float:

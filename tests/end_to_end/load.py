@@ -13,7 +13,11 @@ from typing import Any
 import aiohttp
 
 EXPECTED = frozenset({200, 429, 529})  # what the simulated API answers with its faults on
-PASSAGES = "[1] Quay Nine has twelve berths. [2] The Morwenna is a cheese boat. [3] Tarn Blue ripens for sixty days."
+PASSAGES = (
+    "[1] Quay Nine has twelve berths, and each of them has water and power.\n\n"
+    "[2] The Morwenna is a cheese boat that calls on Thursdays.\n\n"
+    "[3] Tarn Blue is a cheese that ripens for sixty days in a slate cellar."
+)
 SCHEMA = {
     "type": "object",
     "properties": {"answer": {"type": "string"}, "sources": {"type": "array", "items": {"type": "integer"}}},
@@ -24,8 +28,11 @@ SCHEMA = {
 
 def _messages(number: int) -> list[dict[str, str]]:
     return [
-        {"role": "system", "content": f"Answer from these passages only. {PASSAGES}"},
-        {"role": "user", "content": f"How long does Tarn Blue ripen? ({number})"},
+        {"role": "system", "content": "You are a careful assistant. Answer from the passages that are given."},
+        {
+            "role": "user",
+            "content": f"Context:\n{PASSAGES}\n\nQuestion: How long does Tarn Blue ripen, says guest {number}?",
+        },
     ]
 
 

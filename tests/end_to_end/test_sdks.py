@@ -391,9 +391,7 @@ def test_anthropic_parses_structured_output_to_the_same_model(
 
 def test_anthropic_counts_tokens_through_the_sidecar(simulator: Simulator, sidecar: Sidecar) -> None:
     asked = {"model": "sim-opus", "messages": [{"role": "user", "content": "How long is this?"}]}
-    without, between = (
-        anthropic_client(each.base).messages.count_tokens(**asked) for each in (simulator, sidecar)
-    )
+    without, between = (anthropic_client(each.base).messages.count_tokens(**asked) for each in (simulator, sidecar))
     assert plain(between) == plain(without)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from collector.proxy.heads import HeadError, forwarded_request, forwarded_response, read_request, read_response
@@ -54,6 +54,8 @@ def test_an_answer_loses_its_hop_lines_and_nothing_else(kept: list[tuple[bytes, 
 
 
 @given(st.binary(max_size=200))
+@example(b"\r\n\r\n\0")
+@example(b"x\r\n\r\nPOST")
 def test_any_bytes_are_read_or_refused(junk: bytes) -> None:
     statuses: set[int] = set()
     answer_statuses: set[int] = set()

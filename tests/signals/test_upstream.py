@@ -1,0 +1,157 @@
+"""What the upstream says of itself: phases, load, caches, places and ids."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector.model import Headers, UpstreamFacts
+from collector.signals.upstream import (
+    MAX_PHASES,
+    ORCA_NAMES,
+    client_request_id,
+    load_is_unreadable,
+    orca,
+    served_model,
+    server_timing,
+    trace_id,
+    upstream_facts,
+)
+
+
+def facts(*lines: tuple[str, str], request: Headers = Headers()) -> UpstreamFacts:
+    return upstream_facts(request, Headers(lines))
+
+
+def test_a_trace_detail_gives_phases_and_the_hit_ratio_of_the_cache() -> None:
+    detail = {"queue_time_ms": 12, "prefill_time_ms": 80.5, "decode_time_ms": 400, "kv_cache_hit_rate": 0.85, "more": {}}
+    told = facts(("x-trace-detail", json.dumps(detail)))
+    assert told.phases == {"queue": 0.012, "prefill": 0.0805, "decode": 0.4}
+    assert told.kv_cache_hit_ratio == 0.85
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "x" * 20_000, '{"queue_time_ms":"12"}', '{"queue_time_ms":-1}', '{"queue_time_ms":NaN}',
+     '{"queue_time_ms":1e300,"kv_cache_hit_rate":85}', '{"queue_time_ms":true}', "[" * 10_000],
+)  # fmt: skip
+def test_a_trace_detail_that_is_junk_says_nothing(text: str) -> None:
+    assert facts(("x-trace-detail", text)) == UpstreamFacts()
+
+
+def test_timing_headers_are_phases_in_seconds() -> None:
+    told = facts(
+        ("openai-processing-ms", "412"), ("x-envoy-upstream-service-time", "400"), ("x-queue-time", "3"),
+        ("x-kong-proxy-latency", "junk"), ("x-total-time", "99999999999999"),
+    )  # fmt: skip
+    assert told.processing == 0.412
+    assert told.phases == {"upstream_service": 0.4, "queue": 0.003}
+
+
+def test_server_timing_keeps_its_names_beside_the_others() -> None:
+    told = facts(("x-queue-time", "3"), ("server-timing", "Queue;dur=9, cfL4;desc=\"a, b;dur=7\";dur=1.5, miss"))
+    assert told.phases == {"queue": 0.003, "cfl4": 0.0015}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("a;dur=1", [("a", 0.001)]), ('a;desc="x";dur="2"', [("a", 0.002)]), ("a ; dur = 3 ;x=1", [("a", 0.003)]),
+        ("a;DUR=4", [("a", 0.004)]), ("a;dur=1;dur=2", [("a", 0.001)]), ("a", []), ("a;dur=", []), ("a;dur=-1", []),
+        ("a b;dur=5", []), (";dur=5", []), ('a;desc=";dur=5"', []), ("a;duration=5", []), ("", []),
+        ("a;dur=1,,b;dur=2", [("a", 0.001), ("b", 0.002)]),
+    ],
+)  # fmt: skip
+def test_server_timing_entries_have_a_name_and_a_duration(value: str, expected: list[tuple[str, float]]) -> None:
+    assert server_timing([value]) == expected
+
+
+def test_a_flood_of_phases_is_bounded() -> None:
+    assert len(facts(*(("server-timing", f"p{n};dur=1") for n in range(500))).phases) == MAX_PHASES
+
+
+@pytest.mark.parametrize("text", [
+    "TEXT named_metrics.kv_cache_usage_perc=0.42, named_metrics.num_requests_waiting=3.0",
+    "named_metrics.kv_cache_usage_perc=4.2e-1,num_requests_waiting=3",
+    "text kv_cache_usage_perc:0.42,num_requests_waiting:3,unknown=1,cpu_utilization=nan",
+    'JSON {"named_metrics": {"kv_cache_usage_perc": 0.42, "num_requests_waiting": 3}, "cpu_utilization": "x"}',
+    '{"kv-cache-usage-perc": 0.42, "num_requests_waiting": 3, "mem_utilization": 1e308, "eps": Infinity}',
+])  # fmt: skip
+def test_a_load_report_is_text_or_json_with_or_without_its_prefix(text: str) -> None:
+    assert orca(text) == {"kv_cache_usage_perc": 0.42, "num_requests_waiting": 3.0}
+    assert not load_is_unreadable(Headers((("endpoint-load-metrics", text),)))
+
+
+@pytest.mark.parametrize("text", ["FOO x", "BIN AAAA", "JSON {", "", "TEXT", "x" * 20_000, "JSON " + "[" * 5000, "a=b"])
+def test_what_is_no_load_report_says_nothing_and_is_said(text: str) -> None:
+    assert orca(text) == {}
+    assert load_is_unreadable(Headers((("endpoint-load-metrics", text),)))
+
+
+@pytest.mark.parametrize(("text", "load", "unreadable"), [("0.75", 0.75, False), ("0", 0.0, False), ("1.7", None, True), ("high", None, True)])
+def test_a_model_load_is_a_ratio(text: str, load: float | None, unreadable: bool) -> None:
+    assert facts(("x-model-load", text)).model_load == load
+    assert load_is_unreadable(Headers((("x-model-load", text),))) is unreadable
+    assert not load_is_unreadable(Headers())
+
+
+@pytest.mark.parametrize(("text", "hit"), [("true", True), ("HIT", True), ("1", True), ("false", False), ("miss", False), ("?", None)])
+def test_a_cache_hit_is_a_flag(text: str, hit: bool | None) -> None:
+    assert facts(("x-cache-hit", text)).cache_hit is hit
+
+
+def test_places_and_ids_are_bounded_words() -> None:
+    request = Headers((("x-data-residency", "eu"), ("x-client-request-id", "c-1")))
+    told = facts(("x-ms-region", "West Europe"), ("x-request-id", "<REQUEST_ID>"), ("request-id", "req_1"), request=request)
+    assert (told.region, told.residency_requested, told.request_id) == ("West Europe", "eu", "req_1")
+    assert client_request_id(request) == "c-1"
+    assert facts(("x-region", "x" * 41), request=Headers((("x-data-residency", "a/b"),))) == UpstreamFacts()
+
+
+def test_a_served_model_may_stand_in_a_header() -> None:
+    assert served_model(Headers((("openai-model", " m-1 "),))) == "m-1"
+    assert served_model(Headers((("x-trace-detail", '{"model_name":"m-2"}'),))) == "m-2"
+    assert served_model(Headers((("openai-model", "x" * 200), ("x-trace-detail", '{"model_name":3}')))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        (f"00-{'a' * 32}-{'b' * 16}-01", True), (f"01-{'a' * 32}-{'b' * 16}-01-more", True),
+        (f"ff-{'a' * 32}-{'b' * 16}-01", False), (f"00-{'0' * 32}-{'b' * 16}-01", False),
+        (f"00-{'a' * 32}-{'0' * 16}-01", False), (f"00-{'A' * 32}-{'b' * 16}-01", False), ("", False),
+    ],
+)  # fmt: skip
+def test_a_trace_id_comes_out_of_a_valid_traceparent_only(text: str, valid: bool) -> None:
+    assert trace_id(Headers((("traceparent", text),))) == ("a" * 32 if valid else None)
+
+
+NAMES = st.sampled_from([
+    "x-trace-detail", "x-model-load", "server-timing", "endpoint-load-metrics", "x-queue-time", "openai-processing-ms",
+    "x-cache-hit", "x-region", "x-request-id", "openai-model", "traceparent",
+])  # fmt: skip
+JUNK: st.SearchStrategy[Any] = st.dictionaries(
+    st.sampled_from([*sorted(ORCA_NAMES), "queue_time_ms", "kv_cache_hit_rate", "named_metrics", "model_name"]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just({"eps": math.nan}),
+).map(json.dumps)
+VALUES = st.text(max_size=40) | st.floats().map(str) | JUNK | st.lists(
+    st.sampled_from([";", "dur=", "1", '"', ",", " ", "=", "a", "nan", "1e999", ":"]), max_size=12
+).map("".join)  # fmt: skip
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=6))
+def test_any_headers_give_finite_facts(lines: list[tuple[str, str]]) -> None:
+    headers = Headers(tuple(lines))
+    told = upstream_facts(headers, headers)
+    for value in (*told.phases.values(), *told.load.values(), told.processing, told.model_load, told.kv_cache_hit_ratio):
+        assert value is None or (math.isfinite(value) and value >= 0)
+    assert set(told.load) <= ORCA_NAMES
+    assert len(served_model(headers) or "") <= 128
+    assert isinstance(load_is_unreadable(headers), bool)
+    trace_id(headers)
+    client_request_id(headers)

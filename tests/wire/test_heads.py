@@ -1,0 +1,60 @@
+"""Heads that the proxy has validated are told apart, and any others are survived."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector.model import Headers
+from collector.wire.heads import MAX_LINES, path_of, request_head, response_head
+
+
+def test_a_request_head_is_method_target_and_headers() -> None:
+    method, target, headers = request_head(b"POST /v1/x?key=1 HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-a:  2 \r\n\r\n")
+    assert (method, target) == ("POST", "/v1/x?key=1")
+    assert headers == Headers((("host", "a"), ("x-a", "1"), ("x-a", "2")))
+    assert headers.first("x-a") == "1"
+    assert headers.all("x-a") == ["1", "2"]
+    assert headers.first("x-b") is None
+
+
+def test_values_are_utf8_or_else_latin_1() -> None:
+    _, _, headers = request_head("GET / HTTP/1.1\r\na: é\r\n".encode() + b"b: \xe9\r\n\r\n")
+    assert headers.lines == (("a", "é"), ("b", "é"))
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (b"HTTP/1.1 200 OK", 200), (b"HTTP/1.1 429 ", 429), (b"HTTP/1.0 503", 503), (b"HTTP/1.1 99999999999 x", 0),
+        (b"HTTP/1.1 -20 x", 0), (b"HTTP/1.1 abc", 0), (b"", 0), (b"HTTP/1.1 " + b"9" * 5000, 0),
+    ],
+)  # fmt: skip
+def test_the_status_is_three_digits(line: bytes, status: int) -> None:
+    assert response_head(line + b"\r\nA: 1\r\n\r\n").status == status
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("/v1/chat?key=secret", "/v1/chat"), ("/v1/chat#x", "/v1/chat"), ("http://h:1/v1/x?y", "/v1/x"), ("http://h", "/"),
+        ("/proxy/https://api.example/v1/x", "/proxy/https://api.example/v1/x"), ("*", "*"), ("", ""),
+        ("/a?u=http://b/c", "/a"),
+    ],
+)  # fmt: skip
+def test_a_path_has_no_host_and_no_query(target: str, path: str) -> None:
+    assert path_of(target) == path
+
+
+def test_a_flood_of_lines_is_bounded() -> None:
+    assert len(response_head(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 5000).headers.lines) == MAX_LINES
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_survived(head: bytes) -> None:
+    method, target, headers = request_head(head)
+    assert "?" not in path_of(target)
+    assert 0 <= response_head(head).status <= 999
+    assert all(name == name.strip().lower() for name, _ in headers.lines)
+    (method + target).encode()

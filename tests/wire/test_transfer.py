@@ -1,0 +1,77 @@
+"""Chunked bodies come out whole wherever they are cut."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector.wire.transfer import Dechunker
+
+
+def chunked(chunks: list[bytes], extension: bytes = b"", trailers: bytes = b"") -> bytes:
+    parts = [b"%x%s\r\n%s\r\n" % (len(chunk), extension, chunk) for chunk in chunks if chunk]
+    return b"".join(parts) + b"0\r\n" + trailers + b"\r\n"
+
+
+def read(pieces: list[bytes]) -> tuple[bytes, bool, bool]:
+    dechunker = Dechunker()
+    body = b"".join(dechunker.feed(piece) for piece in pieces)
+    return body, dechunker.complete, dechunker.broken
+
+
+def cut(body: bytes, places: list[int]) -> list[bytes]:
+    ends = sorted({place % (len(body) + 1) for place in places} | {len(body)})
+    return [body[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+CHUNKS = st.lists(st.binary(max_size=30) | st.sampled_from([b"5\r\nhello\r\n", b"\r\n", b"0\r\n\r\n", b"5"]))
+
+
+@given(CHUNKS, st.sampled_from([b"", b";a=b", b';a="x y"']), st.lists(st.integers(0, 5000), max_size=10))
+def test_the_body_does_not_depend_on_where_bytes_are_cut(
+    chunks: list[bytes], extension: bytes, places: list[int]
+) -> None:
+    wire = chunked(chunks, extension, b"x-checksum: 1\r\n")
+    for pieces in ([wire], cut(wire, places), [wire[i : i + 1] for i in range(len(wire))]):
+        assert read(pieces) == (b"".join(chunks), True, False)
+
+
+@given(CHUNKS, CHUNKS)
+def test_a_read_that_is_exactly_one_chunk_is_the_same_as_any_other(before: list[bytes], chunks: list[bytes]) -> None:
+    pieces = [chunked([chunk])[:-5] for chunk in chunks if chunk]
+    assert read([chunked(before)[:-5], *pieces, b"0\r\n\r\n"]) == (b"".join(before + chunks), True, False)
+
+
+def test_what_looks_like_a_chunk_inside_a_chunk_is_data() -> None:
+    inner = b"5\r\nhello\r\n"
+    assert read([b"14\r\n", inner, inner, b"\r\n0\r\n\r\n"]) == (inner + inner, True, False)
+    assert read([b"1", b"5\r\n", b"x" * 21, b"\r\n", b"0\r\n\r\n"]) == (b"x" * 21, True, False)
+    inner = b"e\r\n" + b"x" * 13
+    assert read([b"1", b"0\r\n", inner, b"\r\n", b"0\r\n\r\n"]) == (inner, True, False)
+
+
+def test_a_cut_body_is_not_complete() -> None:
+    assert read([b"5\r\nhello\r\n"]) == (b"hello", False, False)
+    assert read([b"5\r\nhel"]) == (b"hel", False, False)
+
+
+def test_bytes_after_the_last_chunk_are_none_of_the_body() -> None:
+    assert read([b"1\r\na\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n", b"more"]) == (b"a", True, False)
+
+
+@pytest.mark.parametrize(
+    "wire", [b"zz\r\nhello\r\n", b"-5\r\nhello\r\n", b"5\r\nhelloXX", b"0x5\r\nhello\r\n", b"\r\n\r\n"]
+)
+def test_what_is_not_chunked_is_broken(wire: bytes) -> None:
+    body, complete, broken = read([wire, b"5\r\nhello\r\n"])
+    assert broken
+    assert not complete
+    assert body in (b"", b"hello")
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_any_bytes_are_survived(pieces: list[bytes]) -> None:
+    body, complete, broken = read(pieces)
+    assert len(body) <= sum(map(len, pieces))
+    assert not (complete and broken)
