@@ -28,9 +28,22 @@ from collector.analyst.ledger import Ledger
 from collector.analyst.receiver import Receiver
 from collector.analyst.scorer import EmbeddingScorer
 from collector.config import Settings, extra_labels, parse_upstream, routes_of
+from collector.dialects.anthropic_completions import AnthropicCompletions
 from collector.dialects.anthropic_messages import AnthropicMessages
+from collector.dialects.bedrock_converse import BedrockConverse
+from collector.dialects.bedrock_invoke import BedrockEmbeddings, BedrockInvoke, Families
+from collector.dialects.cohere import CohereChat, CohereEmbeddings
+from collector.dialects.gemini import GeminiEmbeddings, GeminiGenerate
+from collector.dialects.gemini_interactions import GeminiInteractions
+from collector.dialects.ollama import Ollama, OllamaEmbeddings
 from collector.dialects.openai_chat import OpenAiChat
+from collector.dialects.openai_completions import OpenAiCompletions
+from collector.dialects.openai_embeddings import OpenAiEmbeddings, Rerank
+from collector.dialects.openai_responses import OpenAiResponses
+from collector.dialects.replicate import Replicate
+from collector.dialects.token_counts import TokenCounts
 from collector.dialects.unknown import Unknown
+from collector.dialects.watsonx import WatsonxChat, WatsonxGeneration
 from collector.embedding.client import EmbeddingClient
 from collector.model import Dialect, Objective, Reading, Record
 from collector.validation.client import ValidatorClient
@@ -40,8 +53,34 @@ from exporters.prometheus import PrometheusExporter
 
 log = logging.getLogger("semhealth.analyst")
 
+_CHAT, _MESSAGES, _CONVERSE, _COHERE = OpenAiChat(), AnthropicMessages(), BedrockConverse(), CohereChat()
+_FAMILIES = Families(messages=_MESSAGES, converse=_CONVERSE, chat=_CHAT, cohere=_COHERE)
+
 # The first that speaks so reads the exchange; the last one speaks anything.
-DIALECTS: tuple[Dialect, ...] = (OpenAiChat(), AnthropicMessages(), Unknown())
+DIALECTS: tuple[Dialect, ...] = (
+    _CHAT,
+    TokenCounts(),
+    _MESSAGES,
+    AnthropicCompletions(),
+    OpenAiResponses(),
+    OpenAiCompletions(),
+    GeminiGenerate(),
+    GeminiInteractions(),
+    GeminiEmbeddings(),
+    _CONVERSE,
+    BedrockInvoke(_FAMILIES),
+    BedrockEmbeddings(_FAMILIES),
+    _COHERE,
+    CohereEmbeddings(),
+    Ollama(),
+    OllamaEmbeddings(),
+    Replicate(),
+    WatsonxGeneration(),
+    WatsonxChat(_CHAT),
+    OpenAiEmbeddings(),
+    Rerank(),
+    Unknown(),
+)
 
 EMPTYING = 2.0  # seconds that the analyst goes on after the proxies have ended
 SETTLING = 2.0  # seconds that records may still wait for a judge

@@ -40,7 +40,7 @@ ANOMALIES = (
     "content_type_mismatch",  # the body is not what the header says
     "encoding_unsupported",  # a content coding that is not read
     "encoding_broken",  # a content coding that does not decode
-    "framing_broken",  # chunked coding that does not parse
+    "framing_broken",  # chunked coding, or a part's head, that does not parse
     "usage_missing",  # the answer was complete and named no usage
     "observation_lost",  # seen in part
     "crc_mismatch",  # an AWS event-stream frame with a wrong checksum
@@ -84,20 +84,33 @@ FINISH_WORDS: dict[str, Ending] = {
     "model_length": "incomplete", "insufficient_system_resource": "error", "abort": "incomplete",
     # Responses API
     "completed": "completed", "incomplete": "incomplete", "max_output_tokens": "incomplete", "failed": "error",
+    "cancelled": "incomplete", "queued": "incomplete", "in_progress": "incomplete",
     # Anthropic
     "end_turn": "completed", "stop_sequence": "completed", "tool_use": "completed", "max_tokens": "incomplete",
     "pause_turn": "incomplete", "refusal": "refusal", "model_context_window_exceeded": "incomplete",
     # Bedrock
     "guardrail_intervened": "blocked", "content_filtered": "blocked", "finish": "completed",
-    "malformed_tool_use": "error", "malformed_model_output": "error",
+    "malformed_tool_use": "incomplete", "malformed_model_output": "incomplete",
     # Gemini
     "STOP": "completed", "MAX_TOKENS": "incomplete", "SAFETY": "blocked", "RECITATION": "blocked",
     "LANGUAGE": "blocked", "BLOCKLIST": "blocked", "PROHIBITED_CONTENT": "blocked", "SPII": "blocked",
-    "IMAGE_SAFETY": "blocked", "IMAGE_PROHIBITED_CONTENT": "blocked", "MALFORMED_FUNCTION_CALL": "error",
-    "UNEXPECTED_TOOL_CALL": "error", "OTHER": "incomplete", "FINISH_REASON_UNSPECIFIED": "incomplete",
+    "IMAGE_SAFETY": "blocked", "IMAGE_PROHIBITED_CONTENT": "blocked", "IMAGE_RECITATION": "blocked",
+    "MODEL_ARMOR": "blocked", "OTHER": "incomplete", "IMAGE_OTHER": "incomplete", "NO_IMAGE": "incomplete",
+    "FINISH_REASON_UNSPECIFIED": "incomplete",
+    # The model went wrong and was stopped; no error is told, and what it had said stands.
+    "MALFORMED_FUNCTION_CALL": "incomplete", "UNEXPECTED_TOOL_CALL": "incomplete", "TOO_MANY_TOOL_CALLS": "incomplete",
+    "MALFORMED_RESPONSE": "incomplete", "MISSING_THOUGHT_SIGNATURE": "incomplete",
+    # The same as proto numbers (google.ai.generativelanguage, Candidate.FinishReason).
+    "1": "completed", "2": "incomplete", "3": "blocked", "4": "blocked", "5": "incomplete", "6": "blocked",
+    "7": "blocked", "8": "blocked", "9": "blocked", "10": "incomplete", "11": "blocked", "12": "incomplete",
     # Cohere
     "COMPLETE": "completed", "STOP_SEQUENCE": "completed", "TOOL_CALL": "completed", "ERROR": "error",
     "ERROR_TOXIC": "blocked", "ERROR_LIMIT": "incomplete", "USER_CANCEL": "incomplete",
+    # watsonx
+    "token_limit": "incomplete", "time_limit": "incomplete",
+    # Replicate
+    "starting": "incomplete", "processing": "incomplete", "succeeded": "completed", "canceled": "incomplete",
+    "aborted": "incomplete",
 }  # fmt: skip
 
 
@@ -120,7 +133,8 @@ PROVIDER_HOSTS: tuple[tuple[str, str], ...] = (
     ("api.moonshot.ai", "moonshot_ai"), ("api.moonshot.cn", "moonshot_ai"), ("openrouter.ai", "openrouter"),
     ("api.together.xyz", "together"), ("api.fireworks.ai", "fireworks"), ("api.cerebras.ai", "cerebras"),
     ("router.huggingface.co", "huggingface"), ("api-inference.huggingface.co", "huggingface"),
-    ("api.sambanova.ai", "sambanova"),
+    ("api.sambanova.ai", "sambanova"), ("api.writer.com", "writer"), ("api.voyageai.com", "voyage"),
+    ("replicate.com", "replicate"), ("stream.replicate.net", "replicate"), ("ollama.com", "ollama"),
 )  # fmt: skip
 
 

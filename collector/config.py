@@ -34,7 +34,30 @@ PositiveSeconds = Annotated[
 ]
 Bytes = Annotated[int, Meta(ge=0, le=LARGEST, extra_json_schema=_SIZE_SCHEMA, extra={"unit": "bytes"})]
 
-DialectName = Literal["openai.chat", "anthropic.messages", "unknown"]
+DialectName = Literal[
+    "openai.chat",
+    "openai.responses",
+    "openai.completions",
+    "openai.embeddings",
+    "anthropic.messages",
+    "anthropic.completions",
+    "gemini.generate",
+    "gemini.interactions",
+    "gemini.embeddings",
+    "bedrock.converse",
+    "bedrock.invoke",
+    "bedrock.embeddings",
+    "cohere.chat",
+    "cohere.embeddings",
+    "ollama",
+    "ollama.embeddings",
+    "replicate",
+    "watsonx",
+    "watsonx.chat",
+    "count_tokens",
+    "rerank",
+    "unknown",
+]
 
 
 class RouteObjective(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -170,12 +170,13 @@ class ResponseHead(Struct, frozen=True):
 class Frame(Struct, frozen=True, gc=False):
     """One message of a transport: an SSE event, an NDJSON line, a whole body. Its data is not yet decoded.
 
-    `kind` is `data`, or `comment` (an SSE comment), or `empty` (an event or line with no data).
+    `kind` is `data`, or `comment` (an SSE comment), or `empty` (an event or line with no data), or `text` (bytes of
+    UTF-8 that were generated themselves, in a transport without JSON).
     """
 
     data: bytes
     event: str | None = None
-    kind: Literal["data", "comment", "empty"] = "data"
+    kind: Literal["data", "comment", "empty", "text"] = "data"
     terminated: bool = True  # False: the end of the body cut it off
 
 
@@ -259,6 +260,8 @@ class Delta(Struct, frozen=True, gc=False):
     marker: bool = False  # this frame is nothing but the end marker, such as [DONE]
     malformed: bool = False
     phases: tuple[tuple[str, float], ...] = ()  # seconds, told in the body
+    full_text: tuple[TextPiece, ...] = ()  # the provider's repeat of all that a choice has said so far
+    retry_after: float | None = None  # seconds to wait before trying again, told in the body
 
 
 class Reader(Protocol):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from collector import catalogue
 from collector.analyst.accumulate import NewDigest, Rhythm, TextSum, well_formed
+from collector.analyst.correction import correction_ratio
 from collector.model import (
     MAX_CALLS,
     MAX_CHOICES,
@@ -25,12 +27,17 @@ from collector.model import (
     ResponseSeen,
     TextFact,
     TextFacts,
+    TextPiece,
     ToolCall,
     ToolCallFact,
     ToolPiece,
     WireError,
 )
 from collector.wire.content_coding import ContentDecoder
+from collector.wire.eventstream import EventStreamCodec
+from collector.wire.json_array import JsonArrayCodec
+from collector.wire.length_prefixed import LengthPrefixedCodec
+from collector.wire.ndjson import NdjsonCodec
 from collector.wire.opaque import OpaqueCodec
 from collector.wire.sniff import STREAMS, Sniffer, Transport
 from collector.wire.sse import SseCodec
@@ -38,6 +45,7 @@ from collector.wire.transfer import Dechunker
 from collector.wire.whole import WholeCodec
 
 MAX_NAME = 128  # characters of a tool's name that a record gives
+MAX_FRAME = 16 * 1024 * 1024  # bytes of one line, element or binary frame
 _GIVEN_UP = frozenset({"event_over_cap", "frame_over_cap"})
 
 
@@ -103,6 +111,7 @@ class Answer:
         self.prompt_blocked = False
         self.terminal = False
         self.phases: dict[str, float] = {}
+        self.retry_after: float | None = None
         self._forwarded_at = 0.0
         self._last_byte = 0.0
         self._last_blocked = 0.0
@@ -111,6 +120,7 @@ class Answer:
         self._start = b""
         self._codec: Codec | None = None
         self._texts: dict[int, TextSum] = {}
+        self._repeats: dict[int, str | None] = {}  # None: more than is kept
         self._finish: dict[int, str] = {}
         self._refusals: dict[int, int] = {}
         self._reasoning: dict[int, int] = {}
@@ -120,6 +130,7 @@ class Answer:
         self._done = False
         self._streamed = False
         self._bodiless = False
+        self._utf8: codecs.IncrementalDecoder | None = None
         self._odd: list[str] = []
 
     # ------------------------------------------------------------ events
@@ -130,7 +141,7 @@ class Answer:
         self.dialect = dialect_of(request, head, dialects)
         self.reader = self.dialect.reader(request, head)
         self._body = Body(head.headers, self._limits.decoded)
-        self._sniffer = Sniffer(head)
+        self._sniffer = Sniffer(head, request.path)
         if request.method == "HEAD" or head.status in (204, 304):
             self._bodiless = True
             self._open(self._sniffer.decide(b"", ended=True) or "opaque")
@@ -159,11 +170,11 @@ class Answer:
 
     def close(self, at: float) -> None:
         """The body is over, however it ended."""
+        # What only the end of the body ends had come with its last byte.
+        came = at if self.first_byte is None else self._last_byte
         if self._sniffer is not None and self._codec is None:
-            self._decide(at, ended=True)
+            self._decide(came, ended=True)
         if self._codec is not None:
-            # What only the end of the body ends had come with its last byte.
-            came = at if self.first_byte is None else self._last_byte
             for frame in self._codec.close():
                 self._frame(frame, came)
 
@@ -186,18 +197,29 @@ class Answer:
     def _open(self, transport: Transport) -> None:
         self.transport = transport
         self._streamed = transport in STREAMS
+        frame_cap = min(self._limits.body, MAX_FRAME)
         match transport:
             case "sse":
                 self._codec = SseCodec(self._limits.event)
             case "json":
                 self._codec = WholeCodec(self._limits.body)
-            case _:
+            case "ndjson":
+                self._codec = NdjsonCodec(frame_cap)
+            case "json_array":
+                self._codec = JsonArrayCodec(frame_cap)
+            case "eventstream":
+                self._codec = EventStreamCodec(frame_cap)
+            case "length_prefixed":
+                self._codec = LengthPrefixedCodec(frame_cap)
+            case "websocket" | "opaque":
                 self._codec = OpaqueCodec()
 
     def _frame(self, frame: Frame, at: float) -> None:
         if frame.kind != "data":
             if frame.kind == "comment":
                 self._comments += 1
+            elif frame.kind == "text":
+                self._plain_text(frame.data, at)
             return
         delta = self.reader.read(frame) if self.reader is not None else None
         if delta is None:
@@ -207,6 +229,15 @@ class Answer:
         elif frame.terminated or not delta.malformed:
             self._data += 1
             self._take(delta, at)
+
+    def _plain_text(self, data: bytes, at: float) -> None:
+        """A frame that is text itself. A character may be cut in half between two of them."""
+        self._data += 1
+        self._choices = 1
+        if self._utf8 is None:
+            self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        text = self._utf8.decode(data)
+        self._take(Delta(text=(TextPiece(0, text),)), at)
 
     def _take(self, delta: Delta, at: float) -> None:
         if delta.text or delta.reasoning or delta.tools or delta.refusal:
@@ -225,6 +256,7 @@ class Answer:
             or delta.usage is not None
             or delta.error is not None
             or delta.terminal
+            or delta.full_text
         ):
             self._take_rest(delta)
 
@@ -243,6 +275,11 @@ class Answer:
             self.usage = _merge(self.usage, delta.usage)
         for phase, seconds in delta.phases:
             self.phases[phase] = seconds
+        for piece in delta.full_text:
+            if self._is_followed(piece.choice):
+                self._repeats[piece.choice] = piece.text if len(piece.text) <= self._limits.text else None
+        if delta.retry_after is not None:
+            self.retry_after = delta.retry_after
         if delta.error is not None and self.error is None:
             self.error = delta.error
         self.prompt_blocked = self.prompt_blocked or delta.blocked
@@ -319,7 +356,10 @@ class Answer:
             return False
         if self._bodiless or self.unread:
             return True
-        if self.transport == "sse":
+        if self._utf8 is not None:
+            # Text in frames has no end marker but its framing.
+            return self._codec is not None and not self._codec.anomalies
+        if self._streamed:
             return self.terminal or (self.reader is not None and self.reader.ended_well())
         if self.transport == "json" and self.head.headers.first("content-length") is None:
             return not self._malformed  # a body that only the connection's end ends
@@ -341,6 +381,11 @@ class Answer:
         if any(not text.complete for text in self._texts.values()):
             words.append("text_over_cap")
         return words
+
+    @property
+    def shows_choices(self) -> bool:
+        """Whether the body is made of choices that could say how they finished; bare pieces of text are not."""
+        return self._choices > 0 or bool(self._finish)
 
     def _indexes(self) -> list[int]:
         named = {*self._texts, *self._finish, *self._refusals, *self._reasoning, *(c for c, _ in self._calls)}
@@ -394,6 +439,16 @@ class Answer:
             joined = digest.hexdigest()
         return TextFacts(joined, chars, each)
 
+    def correction(self) -> float | None:
+        """Share of characters that differ between what was streamed and what was repeated; None where unknown."""
+        pairs = []
+        for choice, repeated in self._repeats.items():
+            streamed = self._texts.get(choice)
+            if repeated is None or (streamed is not None and not streamed.complete):
+                return None
+            pairs.append((streamed.text() if streamed is not None else "", well_formed(repeated)))
+        return correction_ratio(pairs)
+
     def frame_counts(self) -> FrameCounts:
         framed = self._streamed and not isinstance(self._codec, OpaqueCodec)
         return FrameCounts(
@@ -426,4 +481,5 @@ def _merge(old: ReportedUsage | None, new: ReportedUsage) -> ReportedUsage:
         if new.cache_creation_input_tokens is not None
         else old.cache_creation_input_tokens,
         new.reasoning_tokens if new.reasoning_tokens is not None else old.reasoning_tokens,
+        new.cache_write_tokens if new.cache_write_tokens is not None else old.cache_write_tokens,
     )

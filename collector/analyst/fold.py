@@ -10,6 +10,7 @@ from collector import catalogue
 from collector.analyst.accumulate import NewDigest
 from collector.analyst.answer import Answer, Body, Limits, dialect_of
 from collector.dialects.decoding import UnreadableError
+from collector.dialects.paths import model_of
 from collector.measures.outcome import outcome
 from collector.model import (
     BytesSeen,
@@ -29,6 +30,7 @@ from collector.model import (
     ResponseSeen,
     Timing,
     UpstreamFacts,
+    Usage,
     WireError,
 )
 from collector.signals.rate_limits import rate_limits
@@ -112,9 +114,10 @@ class ExchangeFold:
             blocked=answer.prompt_blocked,
             endings=[choice.ending for choice in choices],
         )
+        hinted = retry_after(answer.head.headers, arrived)
         reported = answer.usage or ReportedUsage()
-        said = reported != ReportedUsage()
-        usage = answer.reader.normal_usage(reported) if answer.reader is not None and said else None
+        normal = answer.reader.normal_usage(reported) if answer.reader is not None else Usage()
+        usage = normal if normal != Usage() else None  # asked even where the body told none: headers may tell it
         anomalies = [*odd, *self._request_codec_words(), *answer.anomalies()]
         if odd_limits or load_is_unreadable(answer.head.headers):
             anomalies.append("header_unreadable")
@@ -136,13 +139,13 @@ class ExchangeFold:
             status=status,
             outcome=how,
             phase=_phase(how, answer.rhythm.first),
-            request_model=_model(facts.model),
+            request_model=_model(facts.model if facts.model is not None else model_of(self.request.path)),
             response_model=_model(answer.model or served_model(answer.head.headers)),
-            finish_reasons=tuple(_word(choice.finish) for choice in choices),
+            finish_reasons=tuple(_word(choice.finish) for choice in choices) if answer.shows_choices else (),
             usage=usage,
             usage_reported=reported,
             text=answer.text_facts(),
-            correction_ratio=None,
+            correction_ratio=answer.correction(),
             tool_calls=answer.call_facts(),
             error=error if how in ("upstream_error", "error_event") else None,
             frames=answer.frame_counts(),
@@ -150,7 +153,7 @@ class ExchangeFold:
             bytes_in=self._request_body.size,
             bytes_out=answer.body_size,
             rate_limits=limits,
-            retry_after=retry_after(answer.head.headers, arrived),
+            retry_after=answer.retry_after if hinted is None else hinted,
             upstream=self._upstream(answer),
             validity=None,
             relevance=Relevance(False),
@@ -238,7 +241,27 @@ class ExchangeFold:
         )
 
 
-_PROVIDERS = {"openai.chat": "openai", "anthropic.messages": "anthropic"}
+_PROVIDERS = {
+    "openai.chat": "openai",
+    "openai.responses": "openai",
+    "openai.completions": "openai",
+    "openai.embeddings": "openai",
+    "anthropic.messages": "anthropic",
+    "anthropic.completions": "anthropic",
+    "gemini.generate": "gcp.gemini",
+    "gemini.interactions": "gcp.gemini",
+    "gemini.embeddings": "gcp.gemini",
+    "bedrock.converse": "aws.bedrock",
+    "bedrock.invoke": "aws.bedrock",
+    "bedrock.embeddings": "aws.bedrock",
+    "cohere.chat": "cohere",
+    "cohere.embeddings": "cohere",
+    "ollama": "ollama",
+    "ollama.embeddings": "ollama",
+    "replicate": "replicate",
+    "watsonx": "ibm.watsonx.ai",
+    "watsonx.chat": "ibm.watsonx.ai",
+}
 _SIDECAR_ERRORS = {
     "connect_failed": "upstream_unreachable",
     "upstream_failed": "upstream_closed",

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 from collector.dialects.conversation import Turn, split
 from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
+from collector.dialects.paths import raw_publisher
 from collector.model import (
     MAX_CALLS,
     Delta,
@@ -282,14 +283,18 @@ def _block_turns(role: str, content: str | list[_RequestBlock] | None, depth: in
 
 
 class AnthropicMessages:
-    """POST …/v1/messages."""
+    """POST …/v1/messages, and the same bodies on Vertex AI, where the path names the model."""
 
     name = "anthropic.messages"
     operation = "chat"
 
     def speaks(self, request: RequestHead, response: ResponseHead) -> bool:
         path = request.path.rstrip("/")
-        return request.method == "POST" and path.endswith("/messages") and "/threads/" not in path
+        if request.method != "POST":
+            return False
+        if raw_publisher(path) == "anthropic":
+            return True
+        return path.endswith("/messages") and "/threads/" not in path
 
     def request_facts(self, body: bytes) -> RequestFacts:
         """Raises UnreadableError when the body is not JSON."""

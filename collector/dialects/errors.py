@@ -18,7 +18,8 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("insufficient_quota", "quota_exhausted"), ("quota", "quota_exhausted"), ("billing", "quota_exhausted"),
     ("insufficient_balance", "quota_exhausted"), ("credit", "quota_exhausted"), ("payment", "quota_exhausted"),
     ("overload", "overloaded"), ("unavailable", "overloaded"), ("capacity", "overloaded"), ("busy", "overloaded"),
-    ("not_ready", "overloaded"), ("rate_limit", "rate_limited"), ("ratelimit", "rate_limited"),
+    ("not_ready", "overloaded"), ("notready", "overloaded"),
+    ("rate_limit", "rate_limited"), ("ratelimit", "rate_limited"),
     ("throttl", "rate_limited"), ("too_many_requests", "rate_limited"), ("toomanyrequests", "rate_limited"),
     ("tokens_per", "rate_limited"), ("resource_exhausted", "rate_limited"),
     ("content_filter", "content_filter"), ("content_policy", "content_filter"), ("moderation", "content_filter"),
@@ -30,7 +31,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("bad_request", "invalid_request"), ("badrequest", "invalid_request"), ("context_length", "invalid_request"),
     ("unsupported", "invalid_request"), ("request_too_large", "invalid_request"), ("unprocessable", "invalid_request"),
     ("internal", "server_error"), ("server_error", "server_error"), ("api_error", "server_error"),
-    ("streamerror", "server_error"),
+    ("streamerror", "server_error"), ("modelerror", "server_error"),
 )  # fmt: skip
 BY_STATUS: dict[int, str] = {
     400: "invalid_request", 401: "auth", 402: "quota_exhausted", 403: "auth", 404: "not_found", 405: "invalid_request",

@@ -7,8 +7,11 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
+from collector.dialects.decoding import Decoder, UnreadableError, json_text, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
+from collector.dialects.google import retry_hint
+from collector.dialects.openai_usage import Account, CompletionUsage, TimeInfo, Timings, is_writer, phases_of
+from collector.dialects.paths import raw_publisher
 from collector.model import (
     MAX_CALLS,
     MAX_CHOICES,
@@ -70,30 +73,8 @@ class _Choice(Struct, gc=False):
     error: ErrorBody | None = None
 
 
-class _InputDetails(Struct, gc=False):
-    cached_tokens: int | float | None = None
-    cache_creation_tokens: int | float | None = None
-    cache_write_tokens: int | float | None = None
-
-
-class _OutputDetails(Struct, gc=False):
-    reasoning_tokens: int | float | None = None
-
-
-class _Usage(Struct, gc=False):
-    prompt_tokens: int | float | None = None
-    completion_tokens: int | float | None = None
-    prompt_tokens_details: _InputDetails | None = None
-    completion_tokens_details: _OutputDetails | None = None
-    prompt_cache_hit_tokens: int | float | None = None
-    queue_time: float | None = None
-    prompt_time: float | None = None
-    completion_time: float | None = None
-    total_time: float | None = None
-
-
 class _GroqExtra(Struct, gc=False):
-    usage: _Usage | None = None
+    usage: CompletionUsage | None = None
     error: str | None = None
 
 
@@ -103,7 +84,9 @@ class _Body(Struct, gc=False):
     object: str | None = None
     model: str | None = None
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: CompletionUsage | None = None
+    timings: Timings | None = None
+    time_info: TimeInfo | None = None
     error: ErrorBody | str | None = None
     x_groq: _GroqExtra | None = None
     type: str | None = None
@@ -111,30 +94,6 @@ class _Body(Struct, gc=False):
 
 
 _decode = Decoder(_Body)
-
-
-def _reported(usage: _Usage) -> ReportedUsage:
-    details, made = usage.prompt_tokens_details, usage.completion_tokens_details
-    cached = count(details.cached_tokens) if details else None
-    return ReportedUsage(
-        count(usage.prompt_tokens),
-        count(usage.completion_tokens),
-        count(usage.prompt_cache_hit_tokens) if cached is None else cached,
-        count(details.cache_creation_tokens) if details else None,
-        count(made.reasoning_tokens) if made else None,
-        count(details.cache_write_tokens) if details else None,
-    )
-
-
-def _phases(usage: _Usage) -> tuple[tuple[str, float], ...]:
-    """Groq tells its phases in seconds beside the usage."""
-    named = (
-        ("queue", usage.queue_time),
-        ("prefill", usage.prompt_time),
-        ("decode", usage.completion_time),
-        ("total", usage.total_time),
-    )
-    return tuple((name, seconds) for name, seconds in named if seconds is not None and 0 <= seconds < 1e6)
 
 
 class _Said:
@@ -189,9 +148,10 @@ class _Calls:
 class ChatReader:
     """Chunks of a stream, or one whole answer, in any mix that providers send."""
 
-    def __init__(self, response: ResponseHead) -> None:
+    def __init__(self, response: ResponseHead, request: RequestHead | None = None) -> None:
         self._status = response.status
         self._limited = says_limits(response.headers)
+        self._account = Account(request)
         self._calls = _Calls()
         self._seen_choices: set[int] = set()
         self._finished: set[int] = set()
@@ -204,7 +164,8 @@ class ChatReader:
         if frame.event == "ping":
             return Delta(ping=True)
         if self._status >= 400:
-            return Delta(error=error_of_body(frame.data, self._status, self._limited))
+            error = error_of_body(frame.data, self._status, self._limited)
+            return Delta(error=error, retry_after=retry_hint(frame.data))
         try:
             body = _decode(frame.data)
         except UnreadableError:
@@ -216,16 +177,8 @@ class ChatReader:
         return bool(self._seen_choices) and self._seen_choices == self._finished
 
     def normal_usage(self, reported: ReportedUsage) -> Usage:
-        """OpenAI counts cached tokens inside the input and reasoning inside the output."""
-        return Usage(
-            reported.input_tokens,
-            reported.output_tokens,
-            reported.cached_input_tokens,
-            reported.cache_write_tokens
-            if reported.cache_creation_input_tokens is None
-            else reported.cache_creation_input_tokens,
-            reported.reasoning_tokens,
-        )
+        """As OpenAI counts, with the reasoning that others leave out of the output."""
+        return self._account.normal(reported)
 
     def _plain_text(self, body: _Body) -> Delta | None:
         """The frame that most frames are: one piece of text of a choice that is known. None for any other."""
@@ -237,6 +190,7 @@ class ChatReader:
         if (
             message is None
             or choice.finish_reason is not None
+            or choice.message is not None
             or choice.index not in self._seen_choices
             or type(message.content) is not str
             or not message.content
@@ -255,11 +209,13 @@ class ChatReader:
     def _delta(self, body: _Body, event: str | None) -> Delta:
         said = _Said()
         finish: list[Finish] = []
+        repeated: list[TextPiece] = []
         error = self._error(body, event)
         for position, choice in enumerate(body.choices or ()):
             index = choice.index if choice.index is not None else position
             seen = 0 <= index < MAX_CHOICES
             message = choice.delta if choice.delta is not None else choice.message
+            repeated += _repeat(index, choice)
             if message is not None:
                 if seen:
                     self._seen_choices.add(index)
@@ -283,8 +239,9 @@ class ChatReader:
             finish=tuple(finish),
             choices=max(self._seen_choices, default=-1) + 1,
             model=body.model or None,
-            usage=_reported(usage) if usage is not None else None,
-            phases=_phases(usage) if usage is not None else (),
+            usage=self._account.take(usage) if usage is not None else None,
+            phases=phases_of(usage, body.timings, body.time_info),
+            full_text=tuple(repeated),
             error=error,
             ping=body.type == "ping",
         )
@@ -322,6 +279,14 @@ class ChatReader:
             _call(index, number, function, whole, said)
         if message.function_call is not None:
             _call(index, 0, message.function_call, whole, said)
+
+
+def _repeat(index: int, choice: _Choice) -> list[TextPiece]:
+    """All that was said so far, which Perplexity sends beside what is new. Writer sends what is new twice."""
+    if choice.delta is None or choice.message is None:
+        return []
+    said = choice.message.content
+    return [TextPiece(index, said)] if isinstance(said, str) and said and said != choice.delta.content else []
 
 
 def _part(choice: int, part: _Part, said: _Said) -> None:
@@ -421,13 +386,18 @@ def _turns(messages: list[_RequestMessage]) -> list[Turn]:
 
 
 class OpenAiChat:
-    """POST …/chat/completions."""
+    """POST …/chat/completions, Writer's …/chat, and Mistral's and AI21's models on Vertex AI."""
 
     name = "openai.chat"
     operation = "chat"
 
     def speaks(self, request: RequestHead, response: ResponseHead) -> bool:
-        return request.method == "POST" and request.path.rstrip("/").endswith("/chat/completions")
+        path = request.path.rstrip("/")
+        if request.method != "POST":
+            return False
+        if raw_publisher(path) in ("mistralai", "ai21"):
+            return True
+        return path.endswith("/chat/completions") or (path.endswith("/v1/chat") and is_writer(request))
 
     def request_facts(self, body: bytes) -> RequestFacts:
         """Raises UnreadableError when the body is not JSON."""
@@ -450,4 +420,4 @@ class OpenAiChat:
         )
 
     def reader(self, request: RequestHead, response: ResponseHead) -> Reader:
-        return ChatReader(response)
+        return ChatReader(response, request)

@@ -16,13 +16,17 @@ BY_TYPE: dict[str, Transport] = {
     "application/x-ndjson": "ndjson",
     "application/ndjson": "ndjson",
     "application/jsonl": "ndjson",
+    "application/x-jsonlines": "ndjson",
     "application/jsonlines": "ndjson",
+    "application/json-lines": "ndjson",
     "application/stream+json": "ndjson",
     "application/vnd.amazon.eventstream": "eventstream",
     "application/x-claude-token-stream": "length_prefixed",
 }
 READABLE = frozenset({"", "text/plain", "application/octet-stream"})  # say nothing: look at the bytes
+ARRAY_STREAMS = (":streamGenerateContent", ":serverStreamingPredict")  # Google's ways to ask for a stream as an array
 LOOK = 256  # bytes looked at before giving up
+FIRST_LINE = 16 * 1024  # bytes of a first line of JSON that is waited for, to see whether another follows
 
 
 def media_type(head: ResponseHead) -> str:
@@ -31,15 +35,19 @@ def media_type(head: ResponseHead) -> str:
 
 
 class Sniffer:
-    """Decides once enough bytes have come. `mismatch` when the bytes are not what the header says."""
+    """Decides once enough bytes have come. `mismatch` when the bytes are not what the header says.
 
-    def __init__(self, head: ResponseHead) -> None:
+    `path` is the request's: an array of JSON is a stream only where one was asked for.
+    """
+
+    def __init__(self, head: ResponseHead, path: str = "") -> None:
         self.mismatch = False
         kind = media_type(head)
         self._declared: Transport = BY_TYPE.get(kind, "opaque")
         if kind == "application/json" or kind.endswith("+json"):
             self._declared = BY_TYPE.get(kind, "json")
         self._silent = kind in READABLE
+        self._arrays = head.status < 400 and path.endswith(ARRAY_STREAMS)
         self._fixed: Transport | None = None
         if head.status == 101:
             self._fixed = "websocket"
@@ -50,15 +58,35 @@ class Sniffer:
         """The transport of a body that starts so, or None while that could still be several."""
         if self._fixed is not None:
             return self._fixed
-        looked = start.removeprefix(BOM).lstrip()[:LOOK]
+        looked = start[:LOOK].removeprefix(BOM).lstrip()
         found: Transport | None = None
-        if looked[:1] in (b"{", b"["):
-            found = "json"
+        if looked.startswith(b"["):
+            found = "json_array" if self._arrays else "json"
+        elif looked.startswith(b"{"):
+            line = start[:FIRST_LINE].removeprefix(BOM).lstrip()
+            found = _lines_or_whole(line, ended or len(start) >= FIRST_LINE)
+            if found is None:
+                return None
         elif looked.startswith(SSE_STARTS):
             found = "sse"
         elif not ended and len(start) < LOOK and any(word.startswith(looked) for word in (*SSE_STARTS, BOM)):
             return None
         if found is None:
             return self._declared
-        self.mismatch = found != self._declared and not self._silent
+        fits = found == self._declared or (self._declared == "json" and found == "json_array")
+        self.mismatch = not fits and not self._silent
         return found
+
+
+def _lines_or_whole(looked: bytes, last: bool) -> Transport | None:
+    """Whether an object stands alone or is the first of many lines: then the next begins where its own line ends.
+
+    None while more bytes could tell, unless these are the `last`.
+    """
+    line, newline, rest = looked.partition(b"\n")
+    if newline and not line.rstrip().endswith(b"}"):
+        return "json"
+    following = rest.lstrip()[:1]
+    if following:
+        return "ndjson" if following == b"{" else "json"
+    return "json" if last else None

@@ -102,7 +102,8 @@ def test_a_call_is_its_name_and_then_its_arguments_and_an_empty_piece_is_nothing
 
 def test_an_input_that_came_whole_at_the_start_is_not_taken_twice() -> None:
     deltas = read(
-        starts(0, type="tool_use", name="f", input={"a": 1}), goes_on(0, type="input_json_delta", partial_json='{"a":1}')
+        starts(0, type="tool_use", name="f", input={"a": 1}),
+        goes_on(0, type="input_json_delta", partial_json='{"a":1}'),
     )
     assert [delta.tools for delta in deltas] == [(ToolPiece(0, 0, "f", '{"a":1}'),), ()]
 
@@ -210,6 +211,17 @@ def test_documents_and_tool_results_are_context() -> None:
     ]}]}).encode())  # fmt: skip
     assert facts.query == "How high is the tower?"
     assert {"The tower is 300 m high.", "It was built in 1889.", "It is in Paris."} <= set(facts.context)
+
+
+def test_it_speaks_on_vertex_where_the_path_names_its_models() -> None:
+    response = ResponseHead(200, Headers())
+    raw = "/v1/projects/p/locations/l/publishers/{}/models/m@1{}"
+    for publisher, way, speaks in (
+        ("anthropic", ":rawPredict", True), ("anthropic", ":streamRawPredict", True),
+        ("anthropic", "%3ArawPredict", True), ("mistralai", ":rawPredict", False), ("anthropic", ":predict", False),
+    ):  # fmt: skip
+        request = RequestHead("POST", raw.format(publisher, way), "h", Headers())
+        assert AnthropicMessages().speaks(request, response) == speaks
 
 
 def test_a_request_that_is_no_json_is_unreadable() -> None:

@@ -323,6 +323,45 @@ def test_a_count_that_is_none_is_unknown(junk: Any) -> None:
 # ---------------------------------------------------------------- requests
 
 
+def test_all_that_was_said_so_far_is_a_repeat_and_no_new_text() -> None:
+    def both(delta: str | None, message: str | None, finish: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": {"content": delta}, "message": {"content": message}, "finish_reason": finish}
+        return {"choices": [choice]}
+
+    deltas = read(both("1", "1"), both(" 2", "1 2"), both("", "1 2!", "stop"))
+    assert [delta.text for delta in deltas] == [(TextPiece(0, "1"),), (TextPiece(0, " 2"),), ()]
+    assert [delta.full_text for delta in deltas] == [(), (TextPiece(0, "1 2"),), (TextPiece(0, "1 2!"),)]
+    # What is sent twice is no repeat.
+    assert [delta.full_text for delta in read(both("a", "a"), both("b", "b"), both(None, None))] == [(), (), ()]
+
+
+def test_reasoning_beside_the_output_is_added_to_it() -> None:
+    by = reader()
+    details = {"reasoning_tokens": 25}
+    usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 37, "completion_tokens_details": details}
+    (delta,) = read({"choices": [], "usage": usage}, by=by)
+    assert delta.usage == ReportedUsage(10, 2, None, None, 25)
+    assert by.normal_usage(delta.usage) == Usage(10, 27, None, None, 25)
+
+
+def test_times_beside_the_usage_are_phases() -> None:
+    (llama,) = read({"choices": [], "timings": {"prompt_ms": 50.0, "predicted_ms": 400.0}})
+    assert llama.phases == (("prefill", 0.05), ("decode", 0.4))
+    (cerebras,) = read({"choices": [], "time_info": {"queue_time": 0.5, "total_time": 1.5}})
+    assert cerebras.phases == (("queue", 0.5), ("total", 1.5))
+
+
+def test_it_speaks_under_paths_that_others_have_too() -> None:
+    response = ResponseHead(200, Headers())
+    raw = "/v1/projects/p/locations/l/publishers/{}/models/m:streamRawPredict"
+    for path, host, hint, speaks in (
+        ("/v1/chat", "api.writer.com", None, True), ("/v1/chat", "h", "writer", True),
+        ("/v1/chat", "api.cohere.com", None, False), (raw.format("mistralai"), "h", None, True),
+        (raw.format("anthropic"), "h", None, False),
+    ):  # fmt: skip
+        assert OpenAiChat().speaks(RequestHead("POST", path, host, Headers(), hint), response) == speaks
+
+
 def test_it_speaks_where_chat_completions_are_posted() -> None:
     response = ResponseHead(200, Headers())
     for method, path, expected in (

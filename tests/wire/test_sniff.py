@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.model import Headers, ResponseHead
-from collector.wire.sniff import BOM, LOOK, Sniffer, media_type
+from collector.wire.sniff import BOM, FIRST_LINE, LOOK, Sniffer, media_type
 
 
 def head_of(content_type: str | None, status: int = 200) -> ResponseHead:
@@ -43,12 +43,46 @@ def decide(content_type: str | None, body: bytes, status: int = 200) -> tuple[st
         ("text/html", b"{}", "opaque", False),
         ("audio/mpeg", b"data: {}", "opaque", False),
         ("application/x-ndjson", b"{}\n{}", "ndjson", False),
+        ("application/x-claude-token-stream", b"\0", "length_prefixed", False),
+        ("application/json", b'{"a":1}\n{"a":2}\n', "ndjson", True),
+        ("application/json", b'{"a":1}\r\n\r\n{"a"', "ndjson", True),
+        ("text/event-stream", b"{}\n{}", "ndjson", True),
+        (None, b"{}\n{}", "ndjson", False),
+        ("application/json", b'{"a":1}\n', "json", False),
+        ("application/json", b'{\n  "a": {}\n}\n', "json", False),
+        ("application/json", b'{"a": {}\n, "b": 1}', "json", False),
+        ("application/json", b'{"a": {}\n}', "json", False),
         ("application/stream+json", b"{}", "ndjson", False),
         ("application/vnd.amazon.eventstream", b"", "eventstream", False),
     ],
 )
 def test_headers_and_first_bytes_decide(content_type: str | None, body: bytes, transport: str, mismatch: bool) -> None:
     assert decide(content_type, body) == (transport, mismatch)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body", "transport"),
+    [
+        ("/v1beta/models/m:streamGenerateContent", 200, b"[{", "json_array"),
+        ("/v1beta/models/m:streamGenerateContent", 200, BOM + b"\n [", "json_array"),
+        ("/v1beta/models/m:streamGenerateContent", 200, b"data: {}", "sse"),
+        ("/v1beta/models/m:streamGenerateContent", 200, b"{}", "json"),
+        ("/v1beta/models/m:streamGenerateContent", 400, b"[{", "json"),
+        ("/v1beta/models/m:generateContent", 200, b"[{", "json"),
+    ],
+)
+def test_an_array_is_a_stream_where_one_was_asked_for(path: str, status: int, body: bytes, transport: str) -> None:
+    sniffer = Sniffer(head_of("application/json", status), path)
+    assert sniffer.decide(body, ended=True) == transport
+    assert sniffer.mismatch == (transport == "sse")
+
+
+def test_a_first_line_is_waited_for_within_a_bound() -> None:
+    sniffer = Sniffer(head_of("application/json"))
+    assert sniffer.decide(b'{"a":1}') is None
+    assert sniffer.decide(b'{"a":1}\n') is None
+    assert sniffer.decide(b'{"a":1}\n{') == "ndjson"
+    assert sniffer.decide(b'{"a":"' + b"x" * FIRST_LINE) == "json"
 
 
 def test_a_switch_of_protocols_is_a_websocket() -> None:
@@ -82,6 +116,7 @@ def test_a_media_type_has_no_parameters() -> None:
 
 STARTS = st.sampled_from([
     b"data: {}\n\n", BOM + b"data: {}\n\n", b'{"a":1}', b"  [1]", b": c\n", b"junk", b"da", b"\xef\xbb", b"",
+    b'{"a":1}\n{"b":2}', b"{\n}", b" " * 300 + b"{}", b" " * 254 + b"dat", b" " * 250 + b"{}\n{",
 ])  # fmt: skip
 TYPES = st.sampled_from(["application/json", "text/event-stream", None, "text/plain", "text/html"])
 

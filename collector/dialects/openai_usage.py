@@ -1,0 +1,137 @@
+"""Token counts and times as chat and text completions tell them, and what those counts leave out."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from collector.catalogue import provider_of
+from collector.dialects.decoding import count
+from collector.model import ReportedUsage, RequestHead, Usage
+
+# Their front ends for OpenAI clients count the model's thoughts in the total only.
+_THOUGHTS_IN_TOTAL = frozenset({"gcp.gemini", "gcp.vertex_ai"})
+
+
+class InputDetails(Struct, gc=False):
+    cached_tokens: int | float | None = None
+    cache_creation_tokens: int | float | None = None
+    cache_write_tokens: int | float | None = None
+
+
+class OutputDetails(Struct, gc=False):
+    reasoning_tokens: int | float | None = None
+
+
+class CompletionUsage(Struct, gc=False):
+    prompt_tokens: int | float | None = None
+    completion_tokens: int | float | None = None
+    total_tokens: int | float | None = None
+    prompt_tokens_details: InputDetails | None = None
+    completion_tokens_details: OutputDetails | None = None
+    prompt_cache_hit_tokens: int | float | None = None
+    queue_time: float | None = None  # Groq, in seconds
+    prompt_time: float | None = None
+    completion_time: float | None = None
+    total_time: float | None = None
+    time_to_first_token_ms: float | None = None  # gpustack
+    time_to_first_token: float | None = None  # SambaNova, in seconds
+    total_latency: float | None = None
+
+
+class Timings(Struct, gc=False):
+    """Milliseconds, beside the usage (llama.cpp)."""
+
+    prompt_ms: float | None = None
+    predicted_ms: float | None = None
+
+
+class TimeInfo(Struct, gc=False):
+    """Seconds, beside the usage (Cerebras)."""
+
+    queue_time: float | None = None
+    prompt_time: float | None = None
+    completion_time: float | None = None
+    total_time: float | None = None
+
+
+def provider_asked(request: RequestHead | None) -> str | None:
+    """The provider that a request goes to, where the route or the host tells."""
+    return None if request is None else request.hint or provider_of(request.host)
+
+
+def is_writer(request: RequestHead) -> bool:
+    """Writer speaks like OpenAI under a path that Cohere has too."""
+    return provider_asked(request) == "writer"
+
+
+def reported_usage(usage: CompletionUsage) -> ReportedUsage:
+    details, made = usage.prompt_tokens_details, usage.completion_tokens_details
+    cached = count(details.cached_tokens) if details else None
+    return ReportedUsage(
+        count(usage.prompt_tokens),
+        count(usage.completion_tokens),
+        count(usage.prompt_cache_hit_tokens) if cached is None else cached,
+        count(details.cache_creation_tokens) if details else None,
+        count(made.reasoning_tokens) if made else None,
+        count(details.cache_write_tokens) if details else None,
+    )
+
+
+def phases_of(
+    usage: CompletionUsage | None, timings: Timings | None = None, info: TimeInfo | None = None
+) -> tuple[tuple[str, float], ...]:
+    """Phases in seconds, however they are told."""
+    named: list[tuple[str, float | None, float]] = []
+    for told in (usage, info):
+        if told is not None:
+            named += [
+                ("queue", told.queue_time, 1.0),
+                ("prefill", told.prompt_time, 1.0),
+                ("decode", told.completion_time, 1.0),
+                ("total", told.total_time, 1.0),
+            ]
+    if usage is not None:
+        named += [
+            ("first_token", usage.time_to_first_token_ms, 1e-3),
+            ("first_token", usage.time_to_first_token, 1.0),
+            ("total", usage.total_latency, 1.0),
+        ]
+    if timings is not None:
+        named += [("prefill", timings.prompt_ms, 1e-3), ("decode", timings.predicted_ms, 1e-3)]
+    return tuple((name, told * unit) for name, told, unit in named if told is not None and 0 <= told * unit < 1e6)
+
+
+class Account:
+    """Whether the output count leaves reasoning out. It is given every usage of one answer; the last one holds."""
+
+    def __init__(self, request: RequestHead | None = None) -> None:
+        self._thoughts_in_total = provider_asked(request) in _THOUGHTS_IN_TOTAL
+        self._beside = 0
+
+    def take(self, usage: CompletionUsage) -> ReportedUsage:
+        """The numbers as told."""
+        told = reported_usage(usage)
+        if told.output_tokens is not None:
+            self._beside = self._left_out(told, told.output_tokens, count(usage.total_tokens))
+        return told
+
+    def _left_out(self, told: ReportedUsage, made: int, total: int | None) -> int:
+        thought = told.reasoning_tokens
+        rest = total - told.input_tokens - made if total is not None and told.input_tokens is not None else 0
+        if thought is None:
+            return max(0, rest) if self._thoughts_in_total else 0
+        # xAI's total has the reasoning beside the output; some gateways leave it out of both.
+        return thought if thought > made or rest == thought else 0
+
+    def normal(self, reported: ReportedUsage) -> Usage:
+        """OpenAI counts cached tokens inside the input and reasoning inside the output; so does the normal form."""
+        made = reported.output_tokens
+        return Usage(
+            reported.input_tokens,
+            made if made is None else made + self._beside,
+            reported.cached_input_tokens,
+            reported.cache_write_tokens
+            if reported.cache_creation_input_tokens is None
+            else reported.cache_creation_input_tokens,
+            reported.reasoning_tokens,
+        )

@@ -1,0 +1,113 @@
+"""AWS event streams: binary frames with a prelude, typed headers and two checksums."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+
+from collector.model import Frame
+
+PRELUDE = 12
+LEAST = 16  # prelude and message CRC
+MAX_WORD = 64  # characters kept of an event's type
+MAX_HELD = 1024  # bytes of headers that are held to be compared with the next
+_HEADS = struct.Struct(">III")
+# Sizes of header values by type; 6 and 7 carry a two-byte length of their own (byte array, string).
+_FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+
+
+class EventStreamCodec:
+    """Bytes → one frame per message, wherever the bytes are cut.
+
+    Its `event` is the event type; an exception's is `exception:NAME`, an error's `error:CODE`. The prelude's CRC and
+    the size bound (`cap`) are checked before the rest is waited for. A wrong checksum or a length that cannot be ends
+    the reading, since nothing after it can be trusted.
+    """
+
+    def __init__(self, cap: int) -> None:
+        self.anomalies: list[str] = []
+        self._cap = cap
+        self._buffer = bytearray()
+        self._stopped = False
+        self._head = b""  # the headers of the last message: those of the next are mostly the same
+        self._event: str | None = None
+
+    def feed(self, data: bytes) -> Iterable[Frame]:
+        if self._stopped:
+            return ()
+        self._buffer += data
+        frames: list[Frame] = []
+        at = 0
+        while len(self._buffer) - at >= PRELUDE:
+            total, headers, crc = _HEADS.unpack_from(self._buffer, at)
+            if total > self._cap:
+                self._stop("frame_over_cap")
+                return frames
+            if total < LEAST + headers or crc != zlib.crc32(self._buffer[at : at + 8]):
+                self._stop("crc_mismatch")
+                return frames
+            if len(self._buffer) - at < total:
+                break
+            message = bytes(self._buffer[at : at + total])
+            if int.from_bytes(message[-4:], "big") != zlib.crc32(message[:-4]):
+                self._stop("crc_mismatch")
+                return frames
+            frames.append(self._frame(message, PRELUDE + headers))
+            at += total
+        if at:
+            del self._buffer[:at]
+        return frames
+
+    def close(self) -> Iterable[Frame]:
+        if self._buffer and not self._stopped:
+            self.anomalies.append("unterminated_final_event")
+        self._buffer.clear()
+        self._stopped = True
+        return ()
+
+    def _stop(self, word: str) -> None:
+        self.anomalies.append(word)
+        self._stopped = True
+        self._buffer.clear()
+
+    def _frame(self, message: bytes, start: int) -> Frame:
+        head = message[PRELUDE:start]
+        if not head or head != self._head:
+            self._event = _event_of(_headers(head))
+            self._head = head if len(head) <= MAX_HELD else b""
+        payload = message[start:-4]
+        if self._event is not None and self._event.startswith(("exception:", "error:")):
+            return Frame(payload or b"{}", self._event)
+        return Frame(payload, self._event, "data" if payload else "empty")
+
+
+def _event_of(named: dict[str, str]) -> str | None:
+    match named.get(":message-type"):
+        case "exception":
+            return f"exception:{named.get(':exception-type', '')[:MAX_WORD]}"
+        case "error":
+            return f"error:{named.get(':error-code', '')[:MAX_WORD]}"
+    return named.get(":event-type", "")[:MAX_WORD] or None
+
+
+def _headers(block: bytes) -> dict[str, str]:
+    """Header values that are strings, by name; the others are stepped over. Stops where the block makes no sense."""
+    found: dict[str, str] = {}
+    at = 0
+    while at + 2 <= len(block):
+        name_end = at + 1 + block[at]
+        if name_end >= len(block):
+            break
+        name, kind = block[at + 1 : name_end].decode("utf-8", "replace"), block[name_end]
+        at = name_end + 1
+        if kind in _FIXED:
+            at += _FIXED[kind]
+        elif kind in (6, 7):
+            size = int.from_bytes(block[at : at + 2], "big")
+            if kind == 7:
+                found[name] = block[at + 2 : at + 2 + size].decode("utf-8", "replace")
+            at += 2 + size
+        else:
+            break
+    return found
