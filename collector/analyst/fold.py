@@ -13,6 +13,7 @@ from collector.dialects.decoding import UnreadableError
 from collector.measures.outcome import outcome
 from collector.model import (
     BytesSeen,
+    ChunkGaps,
     ClientBlocked,
     Dialect,
     ErrorFact,
@@ -215,6 +216,8 @@ class ExchangeFold:
         answer, rhythm = self._answer, self._answer.rhythm
         start = forwarded if forwarded is not None else self._seen.at
         streamed = answer.transport in STREAMS
+        # Where nobody reads the wire, nothing is known of its tokens.
+        is_read = rhythm.first is not None or not (answer.unread or answer.dialect is self._dialects[-1])
 
         def since(at: float | None) -> float | None:
             return None if at is None else max(0.0, at - start)
@@ -229,9 +232,9 @@ class ExchangeFold:
             first_token=since(rhythm.first),
             first_visible_token=since(answer.first_visible),
             duration=since(event.at),
-            chunk_gaps=rhythm.gaps(),
+            chunk_gaps=rhythm.gaps() if is_read else ChunkGaps(None),
             time_per_output_token=per_token,
-            stalls=rhythm.stalls if streamed else None,
+            stalls=rhythm.stalls if streamed and is_read else None,
             max_byte_gap=answer.max_byte_gap,
             client_blocked=answer.blocked if self._response is not None else None,
             added=event.added,

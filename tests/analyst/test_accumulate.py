@@ -149,7 +149,7 @@ def test_only_the_first_gaps_are_listed_and_all_are_counted() -> None:
         (1.05, [], 0, 1),
         (1.25, [], 0, 3),
         (0.5, [0.1, 0.1], 3, 0),
-        (0.5, [0.6], 2, 0),  # 0.5 banked + 0.1
+        (0.5, [0.59], 2, 0),  # 0.5 banked, and 0.1
         (0.5, [0.65], 1, 1),  # late by 0.05
         (0.5, [0.85], 1, 3),  # late by 0.25: the missed one and two more intervals
         (0.5, [0.85, 0.15], 1, 4),  # the slack is gone
