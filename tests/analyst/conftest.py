@@ -46,7 +46,9 @@ def fold(
 ) -> Exchange:
     """One exchange: forwarded at 1.0 s, answered at 1.1 s. `blocked` are (before the piece of this number, seconds)."""
     at, waits = 1.1, dict(blocked)
-    played = ExchangeFold("x", RequestSeen(1, 0.9, WALL, "r", f"{request}\r\n".encode()), RouteFacts("r", host), rules(limits))
+    played = ExchangeFold(
+        "x", RequestSeen(1, 0.9, WALL, "r", f"{request}\r\n".encode()), RouteFacts("r", host), rules(limits)
+    )
     played.bytes_seen(BytesSeen(1, 0.95, False, body))
     if head is not None:
         played.response_seen(ResponseSeen(1, at, 1.0, 0.02, f"{head}\r\n".encode("latin-1")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
 import math
 import statistics
 
@@ -79,8 +80,10 @@ def test_texts_are_told_apart_as_privacy_says() -> None:
 # ---------------------------------------------------------------- rhythm
 
 
-def rhythm_of(times: list[float], blocked: dict[int, float] | None = None, stall: float = 1.0, deadline: float = 0.1) -> Rhythm:
-    """Beats at these times; `blocked` says how long the client had not read before the beat of that number, summed up."""
+def rhythm_of(
+    times: list[float], blocked: dict[int, float] | None = None, stall: float = 1.0, deadline: float = 0.1
+) -> Rhythm:
+    """Beats at these times; `blocked` says how long the client did not read before the beat of that number."""
     rhythm, waited = Rhythm(), 0.0
     for number, at in enumerate(times):
         waited += (blocked or {}).get(number, 0.0)
@@ -93,7 +96,7 @@ def test_the_statistics_are_those_of_the_standard_library(gaps: list[float]) -> 
     times = [0.0]
     for gap in gaps:
         times.append(times[-1] + gap)
-    seen = [after - before for before, after in zip(times, times[1:], strict=False)]
+    seen = [after - before for before, after in itertools.pairwise(times)]
     found = rhythm_of(times).gaps()
     assert found.count == len(seen)
     assert found.mean == pytest.approx(statistics.fmean(seen), abs=1e-9)

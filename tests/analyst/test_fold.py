@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import math
 import zlib
@@ -53,7 +54,11 @@ def exchange_of(path: Path, play: Any) -> Exchange:
     asked, answered = path.read_text(encoding="utf-8").split("<<<\n")
     request_head, _, request_body = asked.partition("\n\n")
     response_head, _, body = answered.partition("\n\n")
-    blocks = [block + "\n\n" for block in body.removesuffix("\n\n").split("\n\n")] if "event-stream" in response_head else [body]
+    blocks = (
+        [block + "\n\n" for block in body.removesuffix("\n\n").split("\n\n")]
+        if "event-stream" in response_head
+        else [body]
+    )
     return play(
         [(0.05, block.encode()) for block in blocks],
         request=request_head.replace("\n", "\r\n") + "\r\n",
@@ -87,8 +92,8 @@ def test_there_are_golden_records() -> None:
 STREAMS = {
     "chat": b": hi\n\n" + event("") + event("H\u00e9\U0001f642") + event("b", index=1) + event(None, "stop")
     + event(None, "length", 1) + b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}\n\n' + DONE,
-    "calls": event() + b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},'
-    b'"finish_reason":"tool_calls"}]}\n\nretry: 5\n\ndata:\n\n' + DONE,
+    "calls": event() + b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"id":"a","function":{"name":"f",'
+    b'"arguments":"{}"}}]},"finish_reason":"tool_calls"}]}\n\nretry: 5\n\ndata:\n\n' + DONE,
     "cut": event("a") + b'data: {"choices":[{"del',
     "no blank line": event("a", "stop") + b"data: [DONE]",
     "error": event("a") + b'event: error\ndata: {"error":{"type":"overloaded_error"}}\n\n',
@@ -130,7 +135,7 @@ def test_the_record_does_not_depend_on_where_bytes_are_cut(
         more["limits"] = Limits(text=3, event=120, body=60)
     marks = sorted({place % (len(wire) + 1) for place in places} | {0, len(wire)})
     whole = timeless(play([wire], **more))
-    assert timeless(play([wire[a:b] for a, b in zip(marks, marks[1:], strict=False)], **more)) == whole
+    assert timeless(play([wire[a:b] for a, b in itertools.pairwise(marks)], **more)) == whole
     assert timeless(play([wire[i : i + 1] for i in range(len(wire))], **more)) == whole
 
 
@@ -173,7 +178,8 @@ def numbers(value: Any) -> Any:
 
 
 BYTES = st.binary(max_size=60) | st.sampled_from([
-    *STREAMS.values(), DONE, b"data: ", b"\n\n", b'{"error":{"type":"x y","code":NaN}}', b'data: {"choices":[{"index":99999999999}]}\n\n',
+    *STREAMS.values(), DONE, b"data: ", b"\n\n", b'{"error":{"type":"x y","code":NaN}}',
+    b'data: {"choices":[{"index":99999999999}]}\n\n',
     b'data: {"choices":[{"index":-5,"delta":{"content":"x","reasoning":"y","refusal":"z"}}]}\n\n',
     b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":1e3,"function":{"name":"\\ud83d"}}]}}]}\n\n',
     b'data: {"model":"\\ud83d","choices":[{"index":0,"finish_reason":"\\ud83d"}],"usage":{"prompt_tokens":1e400}}\n\n',
@@ -183,7 +189,8 @@ LINES = st.sampled_from([
     "Content-Type: text/event-stream", "Content-Type: application/json", "Content-Type: text/plain", "Content-Type: x",
     "Content-Encoding: gzip", "Content-Encoding: br, zstd", "Content-Encoding: what", "Transfer-Encoding: chunked",
     "Retry-After: Fri, 99", "Retry-After: 1", "x-ratelimit-reset: 0001-01-01T00:00:00Z", "x-ratelimit-limit: inf",
-    "X-Model-Load: nan", "Server-Timing: a;dur=1e9", "X-Trace-Detail: {\"queue_time_ms\": 1e308}", "no colon", "\xff: \xfe",
+    "X-Model-Load: nan", "Server-Timing: a;dur=1e9", 'X-Trace-Detail: {"queue_time_ms": 1e308}', "no colon",
+    "\xff: \xfe",
     "Content-Length: 5", "Date: soon",
 ])  # fmt: skip
 
@@ -321,7 +328,11 @@ def test_a_provider_nobody_knows_is_told_by_status_sizes_and_times(play: Any) ->
     ],
 )  # fmt: skip
 def test_an_error_status_is_an_upstream_error_with_a_kind(
-    play: Any, status: int, body: bytes, kind: str, type: str | None  # noqa: A002
+    play: Any,
+    status: int,
+    body: bytes,
+    kind: str,
+    type: str | None,  # noqa: A002
 ) -> None:
     for coding, code in (("", bytes), ("Content-Encoding: gzip\r\n", gzip.compress)):
         record = play([code(body)], head=f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{coding}").record
@@ -377,7 +388,11 @@ def test_wild_choices_are_left_out_and_said(play: Any) -> None:
 
 def test_text_over_the_cap_is_counted_and_said(play: Any) -> None:
     exchange = play([event("abc"), event("def", "stop"), DONE], limits=Limits(text=4))
-    assert (exchange.record.text.chars, exchange.choices[0].text, exchange.choices[0].text_complete) == (6, "abcd", False)
+    assert (exchange.record.text.chars, exchange.choices[0].text, exchange.choices[0].text_complete) == (
+        6,
+        "abcd",
+        False,
+    )
     assert "text_over_cap" in exchange.record.anomalies
 
 
@@ -399,7 +414,9 @@ def test_usage_that_says_nothing_is_unknown_and_missing(play: Any) -> None:
 
 
 def test_the_last_served_name_wins_and_an_empty_one_does_not(play: Any) -> None:
-    assert play([event("a"), event("b", model="m-2"), event(None, "stop", model=""), DONE]).record.response_model == "m-2"
+    assert (
+        play([event("a"), event("b", model="m-2"), event(None, "stop", model=""), DONE]).record.response_model == "m-2"
+    )
     assert play([event("a", model="a\nb"), DONE]).record.response_model is None
     assert play([event("a", model=None), DONE], head=SSE + "openai-model: m-3\r\n").record.response_model == "m-3"
 
@@ -507,7 +524,10 @@ def test_a_whole_answer_has_no_rhythm(play: Any) -> None:
 
 
 def test_resets_count_from_the_arrival_of_the_response(play: Any) -> None:
-    head = SSE + "anthropic-ratelimit-requests-reset: 2026-08-19T14:33:50.2Z\r\nRetry-After: Wed, 19 Aug 2026 14:33:22 GMT\r\n"
+    head = (
+        SSE
+        + "anthropic-ratelimit-requests-reset: 2026-08-19T14:33:50.2Z\r\nRetry-After: Wed, 19 Aug 2026 14:33:22 GMT\r\n"
+    )
     record = play([DONE], head=head).record  # the response came 0.2 s after the start, at 14:33:20.2
     assert record.rate_limits[0].reset_after == pytest.approx(30.0, abs=1e-3)
     assert record.retry_after == pytest.approx(1.8, abs=1e-3)

@@ -26,7 +26,12 @@ def test_nothing_is_known_of_no_records() -> None:
     assert summary.totals.recorded == 3
     assert (summary.routes, summary.limits) == ((), ())
     overall = summary.overall
-    assert (overall.exchanges, overall.validity_rate, overall.context_relevance, overall.first_token_p50) == (0, None, None, None)
+    assert (overall.exchanges, overall.validity_rate, overall.context_relevance, overall.first_token_p50) == (
+        0,
+        None,
+        None,
+        None,
+    )
 
 
 def test_unchecked_outputs_are_outside_the_rate(record: Record) -> None:

@@ -102,7 +102,8 @@ def test_a_call_is_its_name_and_then_its_arguments_and_an_empty_piece_is_nothing
 
 def test_an_input_that_came_whole_at_the_start_is_not_taken_twice() -> None:
     deltas = read(
-        starts(0, type="tool_use", name="f", input={"a": 1}), goes_on(0, type="input_json_delta", partial_json='{"a":1}')
+        starts(0, type="tool_use", name="f", input={"a": 1}),
+        goes_on(0, type="input_json_delta", partial_json='{"a":1}'),
     )
     assert [delta.tools for delta in deltas] == [(ToolPiece(0, 0, "f", '{"a":1}'),), ()]
 

@@ -79,8 +79,12 @@ def test_an_exchange_is_counted_with_its_outcome_and_its_duration() -> None:
 
 
 def test_what_is_not_known_is_called_unknown() -> None:
-    found = list(readings(msgspec.structs.replace(RECORD, provider=None, operation=None, response_model=None, status=404)))
-    assert found == [Reading("semantic_health_exchanges_total", 1.0, ("main", "unknown", "unknown", "unknown", "completed"))]
+    found = list(
+        readings(msgspec.structs.replace(RECORD, provider=None, operation=None, response_model=None, status=404))
+    )
+    assert found == [
+        Reading("semantic_health_exchanges_total", 1.0, ("main", "unknown", "unknown", "unknown", "completed"))
+    ]
 
 
 def test_an_error_is_counted_by_kind_and_by_who_made_it() -> None:

@@ -32,8 +32,8 @@ WINDOW = "8s"  # stands for $__rate_interval
 PLAIN_VALUES = {  # what readings say of labels that are open
     "route": ("chat", "search"), "provider": ("openai",), "model": ("large",), "operation": ("chat",),
     "keyword": ("required",), "scope": ("tokens",), "window": ("minute",), "limiter": ("gateway",),
-    "phase": ("prefill",), "slo": ("first_token",), "worker": ("0",), "version": ("0.1.0",), "metric": ("semantic_health_tokens_total",),
-    "rule": ("retry_storm",),
+    "phase": ("prefill",), "slo": ("first_token",), "worker": ("0",), "version": ("0.1.0",),
+    "metric": ("semantic_health_tokens_total",), "rule": ("retry_storm",),
 }  # fmt: skip
 
 
