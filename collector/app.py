@@ -101,8 +101,7 @@ def analysed_routes(settings: Settings) -> dict[str, AnalysedRoute]:
             tuple(route.labels.get(name, "") for name in names),
             tuple((names.index(name), header.lower()) for name, header in settings.label_headers.items()),
             tuple(
-                Objective(each.name, each.measure, each.share, each.at_most, each.at_least)
-                for each in route.objectives
+                Objective(each.name, each.measure, each.share, each.at_most, each.at_least) for each in route.objectives
             ),
         )
     return routes

@@ -119,9 +119,7 @@ class ExchangeLog:
         is_last = False
         while not is_last:
             with self._changed:
-                self._changed.wait_for(
-                    lambda: self._pending or self._waiting or self._must_reopen or self._is_closed
-                )
+                self._changed.wait_for(lambda: self._pending or self._waiting or self._must_reopen or self._is_closed)
                 if not self._is_closed:
                     self._changed.wait_for(lambda: self._is_closed, BATCH_DELAY)  # one write for what comes meanwhile
                 lines, self._pending, self._pending_bytes = self._pending, [], 0

@@ -176,7 +176,7 @@ class ExchangeFold:
 
     def _request_facts(self, dialect: Dialect) -> tuple[RequestFacts, list[str]]:
         frames = list(self._request_codec.close())
-        if not frames:
+        if not frames or "decompress_over_cap" in self._request_body.decoder.anomalies:
             return RequestFacts(), []
         try:
             return dialect.request_facts(frames[0].data), []

@@ -452,6 +452,12 @@ def test_a_bomb_is_said_and_let_go(play: Any) -> None:
     assert play([bomb], head=JSON + "Content-Encoding: gzip\r\n").record.anomalies == ("decompress_over_cap",)
     asked = play([DONE], body=bomb, request="POST /v1/chat/completions HTTP/1.1\r\nContent-Encoding: gzip\r\n").record
     assert "decompress_over_cap" in asked.anomalies
+    assert "request_unreadable" not in asked.anomalies
+
+
+def test_an_answer_that_was_whole_before_its_coding_broke_is_read(play: Any) -> None:
+    record = play([gzip.compress(STREAMS["json"]) + b"junk"], head=JSON + "Content-Encoding: gzip\r\n").record
+    assert (record.outcome, record.text.chars, record.anomalies) == ("completed", 2, ("encoding_broken",))
 
 
 def test_what_is_not_chunked_as_said_is_broken_and_cut(play: Any) -> None:
