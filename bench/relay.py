@@ -25,6 +25,7 @@ import uvloop
 from msgspec import Struct
 
 REQUEST_BODY = b'{"model":"bench","stream":true,"messages":[{"role":"user","content":"hello there, how are you"}]}'
+SETTLING = 0.5  # seconds until the analyst has nothing left to do
 DEADLINE = 120.0  # seconds for one measurement
 
 
@@ -111,10 +112,11 @@ async def load(port: int, path: str, clients: int, each: int, first_byte: bool) 
 
 def measure(target: Target, path: str, clients: int, each: int, units_per_answer: int, first_byte: bool) -> Measured:
     uvloop.run(load(target.port, path, clients, max(1, each // 10), first_byte))
+    time.sleep(SETTLING)
     before, began = cpu(target), time.perf_counter()
     latencies = uvloop.run(load(target.port, path, clients, each, first_byte))
     elapsed = time.perf_counter() - began
-    time.sleep(0.1)  # what is analysed after the answer counts too
+    time.sleep(SETTLING)  # what is analysed after the answer counts too
     after = cpu(target)
     spent = {part: after[part] - before[part] for part in after}
     return Measured(latencies, elapsed, clients * each * units_per_answer, spent)
@@ -180,12 +182,13 @@ def children(pid: int) -> dict[str, int]:
     return found
 
 
-def sidecar(stack: ExitStack, upstream: int) -> Target:
+def sidecar(stack: ExitStack, upstream: int, embedder: str) -> Target:
+    """The whole sidecar. With the embedder, scoring takes its budgeted share of a core beside what is measured."""
     port, admin = free_port(), free_port()
     running = stack.enter_context(
         process(
             sys.executable, "-m", "collector.cli", "run", "--upstream", f"http://127.0.0.1:{upstream}",
-            "--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}",
+            "--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}", "--set", f"embedder.kind={embedder}",
         )
     )  # fmt: skip
     wait_port(port)
@@ -201,8 +204,9 @@ def nginx(stack: ExitStack, upstream: int, binary: str) -> Target:
     (folder / "nginx.conf").write_text(
         f"""worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log /dev/null;
         events {{ worker_connections 4096; }}
-        http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
-          uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s; keepalive_requests 1000000;
+        http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p;
+          fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+          keepalive_requests 1000000;
           upstream api {{ server 127.0.0.1:{upstream}; keepalive 256; keepalive_requests 1000000; }}
           server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://api; proxy_http_version 1.1;
             proxy_set_header Connection ""; proxy_buffering off; }} }} }}"""
@@ -240,6 +244,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=500, help="per connection and round, of 16 connections")
     parser.add_argument("--frames", type=int, default=100, help="per stream, 20 ms apart, of 100 streams")
+    parser.add_argument("--embedder", choices=("none", "use"), default="none", help="whether relevance is scored too")
     given = parser.parse_args()
     upstream = free_port()
     paths = {
@@ -249,7 +254,7 @@ def main() -> int:
     with ExitStack() as stack:
         stack.enter_context(process(sys.executable, "-m", "bench.upstream", "--port", str(upstream)))
         wait_port(upstream)
-        targets = [Target("direct", upstream, {}), sidecar(stack, upstream)]
+        targets = [Target("direct", upstream, {}), sidecar(stack, upstream, given.embedder)]
         binary = shutil.which("nginx")
         if binary is not None:
             targets.append(nginx(stack, upstream, binary))

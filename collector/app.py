@@ -140,8 +140,7 @@ def analysed_routes(settings: Settings) -> dict[str, AnalysedRoute]:
             tuple(route.labels.get(name, "") for name in names),
             tuple((names.index(name), header.lower()) for name, header in settings.label_headers.items()),
             tuple(
-                Objective(each.name, each.measure, each.share, each.at_most, each.at_least)
-                for each in route.objectives
+                Objective(each.name, each.measure, each.share, each.at_most, each.at_least) for each in route.objectives
             ),
         )
     return routes
@@ -219,7 +218,8 @@ class AnalystProcess:
         self._otlp.start()
         background = [asyncio.create_task(each) for each in (self._validator.run(), self._embedder.run())]
         background.append(asyncio.create_task(self._watch(runtime)))
-        server = await loop.create_unix_server(lambda: Receiver(self._analyst), sock=events)
+        when_written = self._log.when_written if self._log is not None else None
+        server = await loop.create_unix_server(lambda: Receiver(self._analyst, when_written), sock=events)
         runner = web.AppRunner(application(self._analyst, self._prometheus.render), access_log=None)
         await runner.setup()
         await web.SockSite(runner, admin).start()

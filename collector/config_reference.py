@@ -44,7 +44,8 @@ DESCRIPTIONS: dict[str, str] = {
     "routes[].objectives[].name": "Value of the label `slo`. Names must differ within a route.",
     "routes[].objectives[].measure": (
         "What is judged: `duration`, `first_token` and `jitter` (deviation of gaps) with `at_most`; "
-        "`context_relevance`, `answer_relevance` and `groundedness` with `at_least`; `validity` and `errors` with neither."
+        "`context_relevance`, `answer_relevance` and `groundedness` with `at_least`; "
+        "`validity` and `errors` with neither."
     ),
     "routes[].objectives[].share": "Share of the exchanges that must meet it, between 0 and 1.",
     "routes[].objectives[].at_most": "The longest time that meets it.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import sys
 import time
@@ -34,7 +35,7 @@ async def run(settings: Settings, simulator: str | None, rate: float, duration: 
     listening = bind_tcp("simulator", simulator if simulator is not None else "127.0.0.1:0")
     host, port = listening.getsockname()[:2]
     api = f"http://{host}:{port}"
-    settings = msgspec.structs.replace(settings, upstream=api)
+    settings = msgspec.structs.replace(settings, upstream=api, log_level="warning")
     supervisor = Supervisor(settings)
     addresses = supervisor.addresses
     settings = msgspec.structs.replace(settings, listen=addresses["listen"], admin=addresses["admin"])
@@ -46,13 +47,14 @@ async def run(settings: Settings, simulator: str | None, rate: float, duration: 
     try:
         async with _child("collector.simulator.api", _api_arguments(listening), (listening.fileno(),)):
             await up.wait()
+            interrupted = _on_interrupt(supervisor)
             async with aiohttp.ClientSession() as session:
                 await _wait_ready(session, admin, running)
                 began = time.monotonic()
                 async with _child(
                     "collector.simulator.traffic", _traffic_arguments(settings, api, rate, duration)
                 ) as traffic:
-                    async for last in _summaries(session, admin, running, traffic):
+                    async for last in _summaries(session, admin, running, traffic, interrupted):
                         _show(last, _addresses(settings, api), time.monotonic() - began)
                 await asyncio.sleep(LAST_RECORDS)
                 with contextlib.suppress(aiohttp.ClientError, OSError):
@@ -114,6 +116,21 @@ async def _child(
                 await process.wait()
 
 
+def _on_interrupt(supervisor: Supervisor) -> asyncio.Event:
+    """Set at the first SIGINT or SIGTERM: the traffic ends first, so that the summary is whole. A second one stops."""
+    interrupted = asyncio.Event()
+
+    def on_signal() -> None:
+        if interrupted.is_set():
+            supervisor.stop()
+        interrupted.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)  # in place of the supervisor's
+    return interrupted
+
+
 async def _wait_ready(session: aiohttp.ClientSession, admin: str, running: asyncio.Task[int]) -> None:
     deadline = time.monotonic() + STARTING
     while time.monotonic() < deadline and not running.done():
@@ -130,15 +147,21 @@ async def _summary(session: aiohttp.ClientSession, admin: str) -> Summary:
 
 
 async def _summaries(
-    session: aiohttp.ClientSession, admin: str, running: asyncio.Task[int], traffic: asyncio.subprocess.Process
+    session: aiohttp.ClientSession,
+    admin: str,
+    running: asyncio.Task[int],
+    traffic: asyncio.subprocess.Process,
+    interrupted: asyncio.Event,
 ) -> AsyncIterator[Summary]:
-    """A summary each so often, until the traffic or the sidecar ends."""
+    """A summary each so often, until the traffic or the sidecar ends, or somebody interrupts."""
     every = REFRESH if sys.stdout.isatty() else PLAIN_REFRESH
-    ended = asyncio.create_task(traffic.wait())
-    while not running.done() and not ended.done():
+    ends = {asyncio.create_task(traffic.wait()), asyncio.create_task(interrupted.wait()), running}
+    while not any(end.done() for end in ends):
         with contextlib.suppress(aiohttp.ClientError, OSError):
             yield await _summary(session, admin)
-        await asyncio.wait({ended, running}, timeout=every, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(ends, timeout=every, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends - {running}:
+        end.cancel()
 
 
 def _show(summary: Summary, addresses: dict[str, str], elapsed: float) -> None:

@@ -166,7 +166,7 @@ class Supervisor:
             sockets = proxy_sockets if number == 0 else {"data": data}
             arguments = ("--worker", str(number))
             programs.append(Program(f"proxy-{number}", "collector.proxy.worker", sockets, arguments))
-        programs.append(Program("analyst", "collector.app", {"events": events, "admin": admin}, niceness=5))
+        programs.append(Program("analyst", "collector.app", {"events": events, "admin": admin}))
         programs.append(Program("validator", "collector.validation.process", {"requests": questions}, niceness=5))
         if settings.embedder.kind != "none":
             embedder = Program("embedder", "collector.embedding.process", {"requests": requests}, niceness=10)

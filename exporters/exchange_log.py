@@ -21,6 +21,7 @@ MODE = 0o600
 BATCH_DELAY = 0.02  # seconds that lines are gathered before one write
 RETRY_DELAY = 1.0  # seconds between tries to open a file that does not open
 PENDING_BYTES = 8 * 1024 * 1024  # lines that may wait for the disk; beyond it records are lost and counted
+MOST_WAITING = 10_000  # callers that may wait for the disk; later ones are answered at once
 SAY_AGAIN = 60.0  # seconds between lines about what could not be written
 
 _encode = msgspec.json.Encoder().encode
@@ -64,9 +65,10 @@ class ExchangeLog:
         self._lost = lost
         self._pending: list[bytes] = []  # at most PENDING_BYTES
         self._pending_bytes = 0
+        self._waiting: list[Callable[[], None]] = []  # at most MOST_WAITING
         self._must_reopen = False
         self._is_closed = False
-        self._changed = threading.Condition()  # around the four above
+        self._changed = threading.Condition()  # around the five above
         self._file: _File | None = None  # what follows is the thread's own
         self._tried_at: float | None = None
         self._unsaid = 0  # records lost since the last line about them
@@ -85,6 +87,16 @@ class ExchangeLog:
                 self._changed.notify()
         if not is_taken:
             self._lost(1)
+
+    def when_written(self, then: Callable[[], None]) -> None:
+        """Call `then`, from the log's thread, once every record appended so far is with the kernel or lost."""
+        with self._changed:
+            waits = not self._is_closed and len(self._waiting) < MOST_WAITING
+            if waits:
+                self._waiting.append(then)
+                self._changed.notify()
+        if not waits:
+            then()
 
     def reopen(self) -> None:
         """Open the path anew, for a file that was moved away (SIGHUP)."""
@@ -107,16 +119,19 @@ class ExchangeLog:
         is_last = False
         while not is_last:
             with self._changed:
-                self._changed.wait_for(lambda: self._pending or self._must_reopen or self._is_closed)
+                self._changed.wait_for(lambda: self._pending or self._waiting or self._must_reopen or self._is_closed)
                 if not self._is_closed:
                     self._changed.wait_for(lambda: self._is_closed, BATCH_DELAY)  # one write for what comes meanwhile
                 lines, self._pending, self._pending_bytes = self._pending, [], 0
+                waiting, self._waiting = self._waiting, []
                 must_reopen, self._must_reopen = self._must_reopen, False
                 is_last = self._is_closed
             if must_reopen:
                 self._close()
                 self._open()
             self._write(lines)
+            for then in waiting:
+                then()
         self._close()
 
     def _write(self, lines: list[bytes]) -> None:

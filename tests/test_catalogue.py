@@ -74,7 +74,8 @@ def test_finish_words_that_differ_in_case_alone_mean_the_same() -> None:
         ("api.openai.com", "openai"), ("API.OPENAI.COM:443", "openai"), ("eu.api.openai.com", "openai"),
         ("notapi.openai.com.evil.test", None), ("my-res.openai.azure.com", "azure.ai.openai"),
         ("bedrock-runtime.eu-west-1.amazonaws.com", "aws.bedrock"), ("bedrock-runtime.evil.test", None),
-        ("us-central1-aiplatform.googleapis.com", "gcp.vertex_ai"), ("localhost:8000", None), ("[::1]:80", None), ("", None),
+        ("us-central1-aiplatform.googleapis.com", "gcp.vertex_ai"), ("localhost:8000", None),
+        ("[::1]:80", None), ("", None),
     ],
 )  # fmt: skip
 def test_a_provider_is_known_by_the_end_of_its_host(host: str, provider: str | None) -> None:

@@ -437,7 +437,11 @@ def test_no_override_or_variable_raises_anything_but_a_config_error(
 @pytest.mark.parametrize(
     ("objectives", "path", "message"),
     [
-        ("[{name: a, measure: duration, share: 0.9}]", "routes[0].objectives[0].at_most", "missing; duration is judged"),
+        (
+            "[{name: a, measure: duration, share: 0.9}]",
+            "routes[0].objectives[0].at_most",
+            "missing; duration is judged",
+        ),
         ("[{name: a, measure: errors, share: 0.9, at_most: 1s}]", "routes[0].objectives[0].at_most", "leave it out"),
         ("[{name: a, measure: groundedness, share: 0.9, at_most: 1s}]", "routes[0].objectives[0].at_least", "missing"),
         ("[{name: a, measure: speed, share: 0.9}]", "routes[0].objectives[0].measure", "expected"),

@@ -181,11 +181,11 @@ def test_a_runtime_directory_that_is_too_deep_is_an_error_with_its_remedy(
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))
-    with pytest.raises(StartError, match="cannot make a socket at .*: .*; set TMPDIR to a short path"):
+    with pytest.raises(StartError, match=r"cannot make a socket at .*: .*; set TMPDIR to a short path"):
         Supervisor(SETTINGS)
     assert list(deep.iterdir()) == []
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
-    with pytest.raises(StartError, match="cannot make a runtime directory: .*; set TMPDIR"):
+    with pytest.raises(StartError, match=r"cannot make a runtime directory: .*; set TMPDIR"):
         Supervisor(SETTINGS)
 
 

@@ -49,9 +49,7 @@ def application(analyst: Analyst, render: Render) -> web.Application:
     async def record(request: web.Request) -> web.Response:
         found = analyst.ledger.look_up(request.match_info["id"])
         if found is None:
-            return _error(
-                404, "no such record here; it may be older than those that are kept"
-            )
+            return _error(404, "no such record here; it may be older than those that are kept")
         return _json(found)
 
     async def summary(_: web.Request) -> web.Response:

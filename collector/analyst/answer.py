@@ -176,7 +176,8 @@ class Answer:
             self._decide(came, ended=True)
         if self._codec is not None:
             for frame in self._codec.close():
-                self._frame(frame, came)
+                if self.transport != "json" or not self._bursts:
+                    self._frame(frame, came)
 
     # ------------------------------------------------------------ reading
 
@@ -243,10 +244,19 @@ class Answer:
         if delta.text or delta.reasoning or delta.tools or delta.refusal:
             self._content += 1
             if self._streamed:
-                self._beat(at)
+                if self.rhythm.first is None:
+                    self._first_token(at)
+                self.rhythm.beat(at, self.blocked, self._limits.stall, self._limits.token_deadline)
                 if self.first_visible is None and (delta.text or delta.refusal):
                     self.first_visible = at
-            self._take_content(delta)
+            for piece in delta.text:
+                kept = self._texts.get(piece.choice)
+                if kept is None and self._is_followed(piece.choice):
+                    kept = self._texts[piece.choice] = TextSum(self._limits.text, self._new_digest)
+                if kept is not None:
+                    kept.add(piece.text)
+            if delta.reasoning or delta.refusal or delta.tools:
+                self._take_others(delta)
         if delta.model is not None:
             self.model = delta.model
         if (
@@ -295,14 +305,8 @@ class Answer:
         if "choices_over_cap" not in self._odd:
             self._odd.append("choices_over_cap")
 
-    def _take_content(self, delta: Delta) -> None:
-        for piece in delta.text:
-            kept = self._texts.get(piece.choice)
-            if kept is None:
-                if not self._is_followed(piece.choice):
-                    continue
-                kept = self._texts[piece.choice] = TextSum(self._limits.text, self._new_digest)
-            kept.add(piece.text)
+    def _take_others(self, delta: Delta) -> None:
+        """What was generated besides text."""
         for piece in delta.reasoning:
             if self._is_followed(piece.choice):
                 self._reasoning[piece.choice] = self._reasoning.get(piece.choice, 0) + len(piece.text)
@@ -327,18 +331,20 @@ class Answer:
         if call.arguments:
             known[1].add(call.arguments)
 
-    def _beat(self, at: float) -> None:
-        limits = self._limits
-        if self.rhythm.first is None:
-            waited = at - self._forwarded_at - self.blocked
-            self.rhythm.wait(waited, limits.first_token_deadline, limits.token_deadline)
-        self.rhythm.beat(at, self.blocked, limits.stall, limits.token_deadline)
+    def _first_token(self, at: float) -> None:
+        waited = at - self._forwarded_at - self.blocked
+        self.rhythm.wait(waited, self._limits.first_token_deadline, self._limits.token_deadline)
 
     # ------------------------------------------------------------ facts
 
     @property
     def body_size(self) -> int:
         return self._body.size if self._body is not None else 0
+
+    @property
+    def _bursts(self) -> bool:
+        """Whether more came out of its coding than may; what came before is part of a bomb."""
+        return self._body is not None and "decompress_over_cap" in self._body.decoder.anomalies
 
     @property
     def unread(self) -> bool:

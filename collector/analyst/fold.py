@@ -14,6 +14,7 @@ from collector.dialects.paths import model_of
 from collector.measures.outcome import outcome
 from collector.model import (
     BytesSeen,
+    ChunkGaps,
     ClientBlocked,
     Dialect,
     ErrorFact,
@@ -178,7 +179,7 @@ class ExchangeFold:
 
     def _request_facts(self, dialect: Dialect) -> tuple[RequestFacts, list[str]]:
         frames = list(self._request_codec.close())
-        if not frames:
+        if not frames or "decompress_over_cap" in self._request_body.decoder.anomalies:
             return RequestFacts(), []
         try:
             return dialect.request_facts(frames[0].data), []
@@ -218,6 +219,8 @@ class ExchangeFold:
         answer, rhythm = self._answer, self._answer.rhythm
         start = forwarded if forwarded is not None else self._seen.at
         streamed = answer.transport in STREAMS
+        # Where nobody reads the wire, nothing is known of its tokens.
+        is_read = rhythm.first is not None or not (answer.unread or answer.dialect is self._dialects[-1])
 
         def since(at: float | None) -> float | None:
             return None if at is None else max(0.0, at - start)
@@ -232,9 +235,9 @@ class ExchangeFold:
             first_token=since(rhythm.first),
             first_visible_token=since(answer.first_visible),
             duration=since(event.at),
-            chunk_gaps=rhythm.gaps(),
+            chunk_gaps=rhythm.gaps() if is_read else ChunkGaps(None),
             time_per_output_token=per_token,
-            stalls=rhythm.stalls if streamed else None,
+            stalls=rhythm.stalls if streamed and is_read else None,
             max_byte_gap=answer.max_byte_gap,
             client_blocked=answer.blocked if self._response is not None else None,
             added=event.added,

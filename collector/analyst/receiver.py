@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections.abc import Callable
 from typing import cast
 
 import msgspec
@@ -19,10 +21,15 @@ SLICE = 0.003  # seconds of work before others have their turn
 
 
 class Receiver(asyncio.Protocol):
-    """Takes batches off one worker's connection. The buffer holds one incomplete batch at most."""
+    """Takes batches off one worker's connection. The buffer holds one incomplete batch at most.
 
-    def __init__(self, analyst: Analyst) -> None:
+    Where records are kept in a log, `when_written` calls back, from any thread, once those so far are in it: only then
+    is their exchange acknowledged, so that a killed analyst leaves none that is neither in the log nor counted.
+    """
+
+    def __init__(self, analyst: Analyst, when_written: Callable[[Callable[[], None]], None] | None = None) -> None:
         self._analyst = analyst
+        self._when_written = when_written
         self._worker = Worker(self._acknowledge)
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
@@ -76,6 +83,20 @@ class Receiver(asyncio.Protocol):
         self._analyst.disconnected(self._worker)
 
     def _acknowledge(self, batches: int, ended: list[int]) -> None:
+        if self._when_written is None or not ended:
+            self._send(batches, ended)
+            return
+        if batches:
+            self._send(batches, [])
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody is there to be told
+                loop.call_soon_threadsafe(self._send, 0, ended)
+
+        self._when_written(tell)
+
+    def _send(self, batches: int, ended: list[int]) -> None:
         if self._transport is None or self._transport.is_closing():
             return
         body = encode_acknowledged(Acknowledged(batches, ended))

@@ -16,7 +16,7 @@ else:
 
 STEP = 64 * 1024  # decoded bytes taken at a time
 FREE = 1024 * 1024  # up to here no ratio is asked
-MAX_RATIO = 100  # decoded by coded bytes; JSON and event streams stay far below
+MAX_RATIO = 50  # decoded by coded bytes; JSON and event streams stay far below
 MAX_CODINGS = 3
 
 

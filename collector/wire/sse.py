@@ -48,7 +48,8 @@ class SseCodec:
                 data = data[1:]
         self._line += data
         if b"\n" not in data and b"\r" not in data:
-            self._check(len(self._line))
+            if len(self._line) + self._data_size > self._cap:
+                self._give_up()
             return ()
         return self._lines()
 
@@ -78,28 +79,30 @@ class SseCodec:
             self._read_line(line, frames)
             if self._stopped:
                 return frames
-        self._check(len(self._line))
+        if len(self._line) + self._data_size > self._cap:
+            self._give_up()
         self._between_events = not (self._line or self._data or self._event is not None)
         return frames
 
-    def _check(self, line: int) -> None:
-        if line + self._data_size > self._cap:
-            self.anomalies.append("event_over_cap")
-            self._stopped = True
-            self._line.clear()
-            self._data.clear()
+    def _give_up(self) -> None:
+        self.anomalies.append("event_over_cap")
+        self._stopped = True
+        self._line.clear()
+        self._data.clear()
 
     def _read_line(self, line: bytes, frames: list[Frame]) -> None:
-        self._check(len(line))
-        if self._stopped:
+        if len(line) + self._data_size > self._cap:
+            self._give_up()
             return
         if self._at_start:
             self._at_start = False
             line = line.removeprefix(BOM)
         if not line:
             self._dispatch(frames)
+        elif line.startswith(b"data: "):
+            self._add(line[6:])
         elif line.startswith(b"data:"):
-            self._add(line[6:] if line[5:6] == b" " else line[5:])
+            self._add(line[5:])
         elif line.startswith(b":"):
             frames.append(Frame(b"", None, "comment"))
         elif line.startswith(b"event:"):
@@ -114,7 +117,7 @@ class SseCodec:
     def _dispatch(self, frames: list[Frame]) -> None:
         if self._data:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-            frames.append(Frame(data, self._event, "data" if data.strip() else "empty"))
+            frames.append(Frame(data, self._event, "empty" if not data or data.isspace() else "data"))
             self._data.clear()
             self._data_size = 0
         elif self._event is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
 import math
 import statistics
 
@@ -79,8 +80,10 @@ def test_texts_are_told_apart_as_privacy_says() -> None:
 # ---------------------------------------------------------------- rhythm
 
 
-def rhythm_of(times: list[float], blocked: dict[int, float] | None = None, stall: float = 1.0, deadline: float = 0.1) -> Rhythm:
-    """Beats at these times; `blocked` says how long the client had not read before the beat of that number, summed up."""
+def rhythm_of(
+    times: list[float], blocked: dict[int, float] | None = None, stall: float = 1.0, deadline: float = 0.1
+) -> Rhythm:
+    """Beats at these times; `blocked` says how long the client did not read before the beat of that number."""
     rhythm, waited = Rhythm(), 0.0
     for number, at in enumerate(times):
         waited += (blocked or {}).get(number, 0.0)
@@ -93,7 +96,7 @@ def test_the_statistics_are_those_of_the_standard_library(gaps: list[float]) -> 
     times = [0.0]
     for gap in gaps:
         times.append(times[-1] + gap)
-    seen = [after - before for before, after in zip(times, times[1:], strict=False)]
+    seen = [after - before for before, after in itertools.pairwise(times)]
     found = rhythm_of(times).gaps()
     assert found.count == len(seen)
     assert found.mean == pytest.approx(statistics.fmean(seen), abs=1e-9)
@@ -149,7 +152,7 @@ def test_only_the_first_gaps_are_listed_and_all_are_counted() -> None:
         (1.05, [], 0, 1),
         (1.25, [], 0, 3),
         (0.5, [0.1, 0.1], 3, 0),
-        (0.5, [0.6], 2, 0),  # 0.5 banked + 0.1
+        (0.5, [0.59], 2, 0),  # 0.5 banked, and 0.1
         (0.5, [0.65], 1, 1),  # late by 0.05
         (0.5, [0.85], 1, 3),  # late by 0.25: the missed one and two more intervals
         (0.5, [0.85, 0.15], 1, 4),  # the slack is gone

@@ -101,7 +101,8 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**clean, "PYTHONPATH": str(ROOT), **(env or {})},
+                # What a killed process leaves behind goes with the directory.
+                env={**clean, "PYTHONPATH": str(ROOT), "TMPDIR": str(directory), **(env or {})},
                 cwd=directory,
             )
 

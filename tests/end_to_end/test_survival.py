@@ -96,7 +96,10 @@ def test_what_a_killed_analyst_did_not_record_is_counted(start: Callable[..., Si
     recorded = sidecar.logged()
     assert len({record["id"] for record in recorded}) == len(recorded)
     assert metrics.total(FORWARDED) == len(load.outcomes)
-    assert metrics.total(FORWARDED) == len(recorded) + metrics.total(UNOBSERVED)
+    twice = len(recorded) + metrics.total(UNOBSERVED) - metrics.total(FORWARDED)
+    # Nothing is neither recorded nor counted. A record is acknowledged when it is in the log: what a kill catches
+    # between the two is in the log, and counted as lost beside it; that is one write of the log at most.
+    assert 0 <= twice <= 2 * load.clients
 
 
 def test_a_killed_embedder_hurts_no_request_and_scoring_comes_back(loaded: Sidecar) -> None:

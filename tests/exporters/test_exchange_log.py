@@ -264,3 +264,53 @@ def test_closing_twice_and_appending_afterwards_is_harmless(tmp_path: Path) -> N
     assert log.close()
     log.append(a_record())
     assert sum(lost) == 1
+
+
+# ---------------------------------------------------------------- whoever waits for the disk
+
+
+def test_who_waits_is_called_when_the_records_before_are_in_the_file(tmp_path: Path) -> None:
+    log = ExchangeLog(str(tmp_path / "log"), 0, 0)
+    seen: list[list[str]] = []
+    for number in range(3):
+        log.append(a_record(f"e{number}"))
+        log.when_written(lambda: seen.append(ids(tmp_path / "log")))
+    wait_for(lambda: len(seen) == 3)
+    for number, found in enumerate(seen):
+        assert found[: number + 1] == [f"e{n}" for n in range(number + 1)]
+    log.close()
+
+
+def test_who_waits_for_nothing_is_called_soon_and_after_the_close_at_once(tmp_path: Path) -> None:
+    log = ExchangeLog(str(tmp_path / "log"), 0, 0)
+    called: list[str] = []
+    log.when_written(lambda: called.append("idle"))
+    wait_for(lambda: called == ["idle"])
+    log.append(a_record())
+    log.when_written(lambda: called.append("closing"))
+    log.close()
+    assert called == ["idle", "closing"]
+    log.when_written(lambda: called.append("closed"))
+    assert called == ["idle", "closing", "closed"]
+
+
+def test_who_waits_is_called_although_the_record_is_lost(tmp_path: Path) -> None:
+    lost: list[int] = []
+    log = ExchangeLog(str(tmp_path), 0, 0, lost.append)  # a directory takes no line
+    called: list[int] = []
+    log.append(a_record())
+    log.when_written(lambda: called.append(sum(lost)))
+    wait_for(lambda: called == [1])
+    log.close()
+
+
+def test_as_many_may_wait_as_the_bound_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_log, "MOST_WAITING", 2)
+    monkeypatch.setattr(exchange_log, "BATCH_DELAY", 0.3)
+    log = ExchangeLog(str(tmp_path / "log"), 0, 0)
+    called: list[int] = []
+    for number in range(3):
+        log.when_written(lambda number=number: called.append(number))
+    assert called == [2]
+    log.close()
+    assert sorted(called) == [0, 1, 2]

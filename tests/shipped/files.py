@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ def read_yaml(path: Path) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
+@cache
 def dashboards() -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in DASHBOARDS]
 
@@ -36,6 +38,7 @@ def panel_expressions() -> list[tuple[str, str]]:
     return [(panel["title"], target["expr"]) for panel in panels() for target in panel["targets"]]
 
 
+@cache
 def rules() -> list[dict[str, Any]]:
     return [rule for group in read_yaml(RULES)["groups"] for rule in group["rules"]]
 
@@ -44,5 +47,6 @@ def alerts() -> dict[str, dict[str, Any]]:
     return {rule["alert"]: rule for rule in rules() if "alert" in rule}
 
 
+@cache
 def recorded() -> dict[str, str]:
     return {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}

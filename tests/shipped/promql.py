@@ -72,7 +72,7 @@ def _collect(node: Any, function: str | None, found: list[Series]) -> None:
     match node:
         case VectorSelector():
             values = tuple((each.name, _plain(each)) for each in node.matchers.matchers)
-            found.append(Series(node.name, values, function))
+            found.append(Series(node.name or "", values, function))
         case MatrixSelector():
             _collect(node.vector_selector, function, found)
         case Call():

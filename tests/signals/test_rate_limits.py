@@ -18,7 +18,9 @@ NOW = moment("2026-08-19T14:34:00Z")
 def read(
     lines: dict[str, str] | list[tuple[str, str]], provider: str | None = None, arrived: float | None = NOW
 ) -> tuple[RateLimit, ...]:
-    limits, unreadable = rate_limits(Headers(tuple(lines.items() if isinstance(lines, dict) else lines)), provider, arrived)
+    limits, unreadable = rate_limits(
+        Headers(tuple(lines.items() if isinstance(lines, dict) else lines)), provider, arrived
+    )
     assert not unreadable
     return limits
 
@@ -81,7 +83,9 @@ def test_names_differ_and_mean_the_same(name: str, scope: str, window: str | Non
     assert limit == RateLimit(scope, window, 7.0)
 
 
-@pytest.mark.parametrize("name", ["x-corporate-limit", "x-moderate-limit-remaining", "limit", "x-ratelimit-source", "ratelimited"])
+@pytest.mark.parametrize(
+    "name", ["x-corporate-limit", "x-moderate-limit-remaining", "limit", "x-ratelimit-source", "ratelimited"]
+)
 def test_other_headers_are_no_limits(name: str) -> None:
     assert read({name: "7"}) == ()
 
@@ -139,10 +143,14 @@ def test_limits_and_their_names_are_bounded() -> None:
 
 
 NAMES = st.lists(
-    st.sampled_from(["x", "ratelimit", "rate", "limit", "remaining", "reset", "tokens", "10", "second", "5h", "by", "é", ""]),
+    st.sampled_from(
+        ["x", "ratelimit", "rate", "limit", "remaining", "reset", "tokens", "10", "second", "5h", "by", "é", ""]
+    ),
     max_size=7,
 ).map("-".join) | st.sampled_from(["ratelimit", "ratelimit-policy"])
-VALUES = st.text(max_size=20) | st.sampled_from(['"a";r=1e9;t=-1', '"";q=9;w=1', "1" * 30, "9.99", "a;q=1;w=99999999999"])
+VALUES = st.text(max_size=20) | st.sampled_from(
+    ['"a";r=1e9;t=-1', '"";q=9;w=1', "1" * 30, "9.99", "a;q=1;w=99999999999"]
+)
 
 
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=8), st.none() | st.floats(0, 4e9))

@@ -50,7 +50,14 @@ def test_the_attempt_is_as_client_libraries_count(lines: dict[str, str], expecte
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("Gateway", "gateway"), ("model-service", "model-service"), ("a b", None), ("", None), ("x" * 41, None), ("<x>", None)],
+    [
+        ("Gateway", "gateway"),
+        ("model-service", "model-service"),
+        ("a b", None),
+        ("", None),
+        ("x" * 41, None),
+        ("<x>", None),
+    ],
 )
 def test_the_limiter_is_a_bounded_word(text: str, expected: str | None) -> None:
     assert limiter(headers(x_ratelimit_source=text)) == expected

@@ -24,12 +24,18 @@ from collector.signals.upstream import (
 )
 
 
-def facts(*lines: tuple[str, str], request: Headers = Headers()) -> UpstreamFacts:
-    return upstream_facts(request, Headers(lines))
+def facts(*lines: tuple[str, str], request: Headers | None = None) -> UpstreamFacts:
+    return upstream_facts(request if request is not None else Headers(), Headers(lines))
 
 
 def test_a_trace_detail_gives_phases_and_the_hit_ratio_of_the_cache() -> None:
-    detail = {"queue_time_ms": 12, "prefill_time_ms": 80.5, "decode_time_ms": 400, "kv_cache_hit_rate": 0.85, "more": {}}
+    detail = {
+        "queue_time_ms": 12,
+        "prefill_time_ms": 80.5,
+        "decode_time_ms": 400,
+        "kv_cache_hit_rate": 0.85,
+        "more": {},
+    }
     told = facts(("x-trace-detail", json.dumps(detail)))
     assert told.phases == {"queue": 0.012, "prefill": 0.0805, "decode": 0.4}
     assert told.kv_cache_hit_ratio == 0.85
@@ -54,7 +60,7 @@ def test_timing_headers_are_phases_in_seconds() -> None:
 
 
 def test_server_timing_keeps_its_names_beside_the_others() -> None:
-    told = facts(("x-queue-time", "3"), ("server-timing", "Queue;dur=9, cfL4;desc=\"a, b;dur=7\";dur=1.5, miss"))
+    told = facts(("x-queue-time", "3"), ("server-timing", 'Queue;dur=9, cfL4;desc="a, b;dur=7";dur=1.5, miss'))
     assert told.phases == {"queue": 0.003, "cfl4": 0.0015}
 
 
@@ -93,21 +99,28 @@ def test_what_is_no_load_report_says_nothing_and_is_said(text: str) -> None:
     assert load_is_unreadable(Headers((("endpoint-load-metrics", text),)))
 
 
-@pytest.mark.parametrize(("text", "load", "unreadable"), [("0.75", 0.75, False), ("0", 0.0, False), ("1.7", None, True), ("high", None, True)])
+@pytest.mark.parametrize(
+    ("text", "load", "unreadable"),
+    [("0.75", 0.75, False), ("0", 0.0, False), ("1.7", None, True), ("high", None, True)],
+)
 def test_a_model_load_is_a_ratio(text: str, load: float | None, unreadable: bool) -> None:
     assert facts(("x-model-load", text)).model_load == load
     assert load_is_unreadable(Headers((("x-model-load", text),))) is unreadable
     assert not load_is_unreadable(Headers())
 
 
-@pytest.mark.parametrize(("text", "hit"), [("true", True), ("HIT", True), ("1", True), ("false", False), ("miss", False), ("?", None)])
+@pytest.mark.parametrize(
+    ("text", "hit"), [("true", True), ("HIT", True), ("1", True), ("false", False), ("miss", False), ("?", None)]
+)
 def test_a_cache_hit_is_a_flag(text: str, hit: bool | None) -> None:
     assert facts(("x-cache-hit", text)).cache_hit is hit
 
 
 def test_places_and_ids_are_bounded_words() -> None:
     request = Headers((("x-data-residency", "eu"), ("x-client-request-id", "c-1")))
-    told = facts(("x-ms-region", "West Europe"), ("x-request-id", "<REQUEST_ID>"), ("request-id", "req_1"), request=request)
+    told = facts(
+        ("x-ms-region", "West Europe"), ("x-request-id", "<REQUEST_ID>"), ("request-id", "req_1"), request=request
+    )
     assert (told.region, told.residency_requested, told.request_id) == ("West Europe", "eu", "req_1")
     assert client_request_id(request) == "c-1"
     assert facts(("x-region", "x" * 41), request=Headers((("x-data-residency", "a/b"),))) == UpstreamFacts()
@@ -148,7 +161,13 @@ VALUES = st.text(max_size=40) | st.floats().map(str) | JUNK | st.lists(
 def test_any_headers_give_finite_facts(lines: list[tuple[str, str]]) -> None:
     headers = Headers(tuple(lines))
     told = upstream_facts(headers, headers)
-    for value in (*told.phases.values(), *told.load.values(), told.processing, told.model_load, told.kv_cache_hit_ratio):
+    for value in (
+        *told.phases.values(),
+        *told.load.values(),
+        told.processing,
+        told.model_load,
+        told.kv_cache_hit_ratio,
+    ):
         assert value is None or (math.isfinite(value) and value >= 0)
     assert set(told.load) <= ORCA_NAMES
     assert len(served_model(headers) or "") <= 128

@@ -76,7 +76,8 @@ def test_a_moment_is_an_rfc_3339_time_or_an_http_date(text: str, expected: float
         ("2026-08-19T14:34:30Z", "s", 30.0), ("2026-08-19T14:33:55Z", "s", 0.0), ("6m0s", "s", 360.0),
         (str(int(NOW) + 9), "s", 9.0), (str(int(NOW) - 9), "s", 0.0), (f"{int(NOW)}500", "s", 0.5),
         (f"{int(NOW)}500", None, 0.5), ("60", "s", 60.0), ("500", "ms", 0.5), ("500", None, None), ("0", None, 0.0),
-        ("0", "ms", 0.0), ("12.5", "s", 12.5), ("-1", "s", None), ("inf", "s", None), ("abc", "s", None), ("", "s", None),
+        ("0", "ms", 0.0), ("12.5", "s", 12.5), ("-1", "s", None), ("inf", "s", None), ("abc", "s", None),
+        ("", "s", None),
         (None, "s", None), (f"{int(NOW)}000000", "s", None), ("Wed, 19 Aug 2026 14:34:05 GMT", "s", 5.0),
     ],
 )  # fmt: skip
@@ -128,15 +129,17 @@ def test_any_span_that_go_would_write_is_read(span: timedelta) -> None:
     assert duration(f"{int(hours)}h{int(minutes)}m{rest:.6f}s") == pytest.approx(seconds, abs=1e-5)
 
 
-@given(st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1)))
-def test_any_date_that_a_server_would_write_is_read(when: datetime) -> None:
-    when = when.replace(tzinfo=UTC, microsecond=0)
+@given(st.integers(86_400, 4_102_444_800))
+def test_any_date_that_a_server_would_write_is_read(seconds: int) -> None:
+    when = datetime.fromtimestamp(seconds, UTC)
     assert moment(when.strftime("%a, %d %b %Y %H:%M:%S GMT")) == when.timestamp()
     assert moment(when.isoformat().replace("+00:00", "Z")) == when.timestamp()
 
 
-TEXTS = st.text(max_size=40) | st.from_regex(r"\A[0-9.:TZ, GMTa-z+-]{0,40}\Z") | st.from_regex(
-    r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[+-][0-9]{2}:[0-9]{2}\Z"
+TEXTS = (
+    st.text(max_size=40)
+    | st.from_regex(r"\A[0-9.:TZ, GMTa-z+-]{0,40}\Z")
+    | st.from_regex(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[+-][0-9]{2}:[0-9]{2}\Z")
 )
 
 

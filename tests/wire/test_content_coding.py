@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.wire.content_coding import FREE, MAX_CODINGS, STEP, ContentDecoder
+from collector.wire.content_coding import FREE, MAX_CODINGS, MAX_RATIO, STEP, ContentDecoder
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -152,7 +152,7 @@ def test_a_bomb_is_let_go_in_bounded_memory(coder: str) -> None:
     finally:
         tracemalloc.stop()
     assert decoder.anomalies == ["decompress_over_cap"]
-    assert given_out <= max(FREE, 100 * len(bomb))
+    assert given_out <= max(FREE, MAX_RATIO * len(bomb))
     assert peak < 24 * 1024 * 1024
     assert list(decoder.feed(bomb)) == []
 

@@ -38,7 +38,8 @@ def test_the_status_is_three_digits(line: bytes, status: int) -> None:
 @pytest.mark.parametrize(
     ("target", "path"),
     [
-        ("/v1/chat?key=secret", "/v1/chat"), ("/v1/chat#x", "/v1/chat"), ("http://h:1/v1/x?y", "/v1/x"), ("http://h", "/"),
+        ("/v1/chat?key=secret", "/v1/chat"), ("/v1/chat#x", "/v1/chat"), ("http://h:1/v1/x?y", "/v1/x"),
+        ("http://h", "/"),
         ("/proxy/https://api.example/v1/x", "/proxy/https://api.example/v1/x"), ("*", "*"), ("", ""),
         ("/a?u=http://b/c", "/a"),
     ],

@@ -1,0 +1,249 @@
+"""Every exchange becomes one record or one count, whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from collector.analyst.analyst import AnalysedRoute, Analyst, Worker
+from collector.analyst.answer import Limits
+from collector.analyst.fold import RouteFacts, Rules
+from collector.analyst.ledger import Ledger
+from collector.app import DIALECTS
+from collector.measures import validity
+from collector.model import (
+    BytesSeen,
+    ClientBlocked,
+    Event,
+    Exchange,
+    ExchangeDropped,
+    ExchangeEnded,
+    Judgement,
+    ProxyVitals,
+    Reading,
+    Record,
+    Relevance,
+    RequestSeen,
+    ResponseSeen,
+    ValidationTask,
+)
+
+ANSWER = b'{"model":"m","choices":[{"index":0,"message":{"content":"{}"},"finish_reason":"stop"}]}'
+PLAIN = b'{"messages":[]}'
+WISH = json.dumps({"messages": [], "response_format": {"type": "json_object"}}).encode()
+
+
+class Clock:
+    def monotonic(self) -> float:
+        return 10.0
+
+    def wall(self) -> float:
+        return 1_787_150_000.0
+
+
+class Told:
+    """An exporter that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.readings: list[Reading] = []
+
+    def record(self, reading: Reading) -> None:
+        self.readings.append(reading)
+
+    def total(self, metric: str) -> float:
+        return sum(reading.value for reading in self.readings if reading.metric == f"semantic_health_{metric}")
+
+
+class HeldJudge:
+    """A judge that finds everything valid once it may, or fails."""
+
+    def __init__(self) -> None:
+        self.may = asyncio.Event()
+        self.fault: Exception | None = None
+
+    async def judge(self, tasks: Sequence[ValidationTask]) -> Sequence[Judgement]:
+        await self.may.wait()
+        if self.fault is not None:
+            raise self.fault
+        return [validity.judgement(task, "valid") for task in tasks]
+
+
+class NoScorer:
+    @property
+    def ready(self) -> bool:
+        return False
+
+    def why_not(self) -> str | None:
+        return "model_not_ready"
+
+    async def score(self, exchange: Exchange) -> Relevance:
+        raise AssertionError(f"nobody asked for a score of {exchange.record.id}")
+
+
+class Desk:
+    """An analyst with one worker, and everything that came out of it."""
+
+    def __init__(self, route: AnalysedRoute | None = None) -> None:
+        self.told, self.judge, self.written = Told(), HeldJudge(), list[Record]()
+        self.batches, self.ended = 0, list[int]()
+        route = route if route is not None else AnalysedRoute(RouteFacts("main", "api.example"))
+        self.analyst = Analyst(
+            Rules(DIALECTS, Limits()), {"main": route}, self.told, Ledger(100), self.written.append, self.judge,
+            NoScorer(), Clock(),
+        )  # fmt: skip
+        self.worker = Worker(self._acknowledge)
+        self.analyst.connected(self.worker)
+
+    def _acknowledge(self, batches: int, ended: list[int]) -> None:
+        self.batches += batches
+        self.ended += ended
+
+    def take(self, *events: Event) -> None:
+        self.analyst.take(self.worker, events)
+
+
+def exchange(number: int, request: bytes = PLAIN, route: str = "main", headers: str = "") -> list[Event]:
+    head = f"POST /v1/chat/completions HTTP/1.1\r\n{headers}\r\n".encode()
+    return [
+        RequestSeen(number, 1.0, 1_787_150_000.0, route, head),
+        BytesSeen(number, 1.0, False, request),
+        ResponseSeen(number, 1.5, 1.0, None, b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"),
+        ClientBlocked(number, 1.6, 0.1),
+        BytesSeen(number, 1.7, True, ANSWER),
+        ExchangeEnded(number, 2.0, "complete", 0.001),
+    ]
+
+
+def vitals(forwarded: int, boot: str = "b1", **unobserved: int) -> ProxyVitals:
+    return ProxyVitals(0, boot, 1.0, forwarded, unobserved, {"no_route": forwarded}, 1, 10, 0.001)
+
+
+async def test_an_exchange_with_nothing_to_judge_is_recorded_with_its_batch() -> None:
+    desk = Desk()
+    desk.take(*exchange(7))
+    assert (desk.batches, desk.ended) == (1, [7])
+    assert [record.outcome for record in desk.written] == ["completed"]
+    assert desk.analyst.ledger.look_up(desk.written[0].id) == desk.written[0]
+    assert desk.told.total("exchanges_total") == 1.0
+
+
+async def test_exchanges_may_be_told_in_any_mix_and_in_many_batches() -> None:
+    desk = Desk()
+    for one, two in zip(exchange(1), exchange(2), strict=True):
+        desk.take(one, two)
+    assert (desk.batches, desk.ended) == (6, [1, 2])
+    assert desk.worker.open == {}
+
+
+async def test_an_output_to_judge_is_recorded_once_it_is_judged() -> None:
+    desk = Desk()
+    desk.take(*exchange(1, WISH))
+    assert (desk.batches, desk.ended, desk.written) == (1, [], [])
+    desk.judge.may.set()
+    await desk.analyst.settle(10.0)
+    assert (desk.batches, desk.ended) == (1, [1])
+    assert desk.written[0].validity is not None
+    assert desk.written[0].validity.result == "valid"
+    assert desk.told.total("model_output_validity_rate") == 1.0
+
+
+async def test_a_judge_that_fails_costs_one_record_that_is_counted() -> None:
+    desk = Desk()
+    desk.judge.fault = OSError("gone")
+    desk.judge.may.set()
+    desk.take(*exchange(1, WISH), *exchange(2))
+    await desk.analyst.settle(10.0)
+    assert sorted(desk.ended) == [1, 2]
+    assert len(desk.written) == 1
+    assert desk.analyst.summary().totals.unobserved == {"analysis_failed": 1}
+
+
+async def test_an_exchange_that_cannot_be_analysed_is_counted_once_and_hurts_no_other() -> None:
+    desk = Desk()
+    desk.take(*exchange(1, route="gone"), *exchange(2))
+    assert sorted(desk.ended) == [1, 2]
+    assert [record.route for record in desk.written] == ["main"]
+    assert desk.analyst.summary().totals.unobserved == {"analysis_failed": 1}
+
+
+async def test_a_fault_at_any_event_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("bytes_seen", "response_seen", "ended", "client_blocked"):
+        desk = Desk()
+        with monkeypatch.context() as patched:
+            patched.setattr(f"collector.analyst.fold.ExchangeFold.{name}", broken)
+            desk.take(*exchange(1))
+        desk.take(*exchange(2))
+        assert desk.ended == [1, 2], name
+        assert desk.analyst.summary().totals.unobserved == {"analysis_failed": 1}, name
+        assert len(desk.written) == 1, name
+
+
+def broken(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+async def test_a_dropped_exchange_is_forgotten_and_was_counted_by_the_proxy() -> None:
+    desk = Desk()
+    desk.take(*exchange(1)[:4], ExchangeDropped(1))
+    assert desk.worker.open == {}
+    assert (desk.written, desk.analyst.summary().totals.unobserved) == ([], {})
+
+
+async def test_what_a_dead_worker_had_not_finished_telling_is_lost_and_counted() -> None:
+    desk = Desk()
+    desk.take(*exchange(1)[:3], *exchange(2)[:5], *exchange(3))
+    desk.analyst.disconnected(desk.worker)
+    assert desk.analyst.summary().totals.unobserved == {"proxy_lost": 2}
+    assert desk.told.total("unobserved_total") == 2.0
+    assert desk.analyst.workers == 0
+
+
+async def test_totals_of_the_proxy_are_counted_as_they_grow_over_the_lives_of_a_worker() -> None:
+    desk = Desk()
+    desk.take(vitals(3, queue_full=1), vitals(5, queue_full=2), vitals(5, queue_full=2), vitals(2, boot="b2"))
+    assert desk.told.total("forwarded_total") == 7.0
+    assert desk.told.total("unobserved_total") == 2.0
+    assert desk.told.total("refused_total") == 7.0
+    totals = desk.analyst.summary().totals
+    assert (totals.forwarded, totals.unobserved, totals.in_flight) == (7, {"queue_full": 2}, 1)
+
+
+async def test_the_accounts_add_up() -> None:
+    desk = Desk()
+    desk.judge.may.set()
+    desk.take(*exchange(1), *exchange(2, WISH), *exchange(3, route="gone"), *exchange(4)[:2], vitals(4, analyst_down=1))
+    await desk.analyst.settle(10.0)
+    desk.analyst.disconnected(desk.worker)
+    totals = desk.analyst.summary().totals
+    assert totals.recorded == 2
+    assert Counter(totals.unobserved) == Counter(analysis_failed=1, proxy_lost=1, analyst_down=1)
+
+
+async def test_labels_of_a_route_may_come_from_an_allowed_header() -> None:
+    desk = Desk(AnalysedRoute(RouteFacts("main", "h"), extra=("prod", "nobody"), header_labels=((1, "x-team"),)))
+    desk.take(*exchange(1, headers="X-Team: blue\r\n"), *exchange(2))
+    extras = {reading.extra for reading in desk.told.readings if reading.metric.endswith("exchanges_total")}
+    assert extras == {("prod", "blue"), ("prod", "nobody")}
+
+
+async def test_a_contract_of_the_route_is_judged_where_the_request_asks_for_nothing() -> None:
+    desk = Desk(AnalysedRoute(RouteFacts("main", "h"), contract=b'{"type":"object"}'))
+    desk.judge.may.set()
+    desk.take(*exchange(1))
+    await desk.analyst.settle(10.0)
+    assert desk.written[0].validity is not None
+    assert desk.written[0].validity.kind == "contract"
+
+
+async def test_settling_does_not_wait_for_ever() -> None:
+    desk = Desk()
+    desk.take(*exchange(1, WISH))
+    await desk.analyst.settle(0.01)
+    assert desk.written == []
+    desk.judge.may.set()
+    await desk.analyst.settle(10.0)
+    assert len(desk.written) == 1

@@ -1,0 +1,44 @@
+"""What was used, as the provider counts it? Only what it said."""
+
+from __future__ import annotations
+
+import msgspec
+
+from collector.measures.usage import readings
+from collector.model import (
+    ChunkGaps,
+    FrameCounts,
+    Reading,
+    Record,
+    Relevance,
+    ReportedUsage,
+    TextFacts,
+    Timing,
+    UpstreamFacts,
+    Usage,
+)
+
+RECORD = Record(
+    id="r", started_at=None, route="main", method="POST", trace_id=None, client_request_id=None, retry_attempt=None,
+    dialect="openai.chat", provider="openai", operation="chat", transport="json", stream=False, status=200,
+    outcome="completed", phase=None, request_model="m", response_model="m-1", finish_reasons=(), usage=None,
+    usage_reported=ReportedUsage(), text=TextFacts(None, 0), correction_ratio=None, tool_calls=(), error=None,
+    frames=FrameCounts(), timing=Timing(chunk_gaps=ChunkGaps(0)), bytes_in=0, bytes_out=0, rate_limits=(),
+    retry_after=None, upstream=UpstreamFacts(), validity=None, relevance=Relevance(False), findings=(), anomalies=(),
+)  # fmt: skip
+
+
+def read(usage: Usage | None) -> list[Reading]:
+    return list(readings(msgspec.structs.replace(RECORD, usage=usage)))
+
+
+def test_every_kind_of_token_that_was_reported_is_counted() -> None:
+    assert [(reading.labels, reading.value) for reading in read(Usage(32, 15, 3, 4, 9))] == [
+        (("main", "m-1", "input"), 32.0), (("main", "m-1", "output"), 15.0), (("main", "m-1", "cache_read"), 3.0),
+        (("main", "m-1", "cache_write"), 4.0), (("main", "m-1", "reasoning"), 9.0),
+    ]  # fmt: skip
+
+
+def test_0_is_counted_and_unknown_is_not() -> None:
+    assert [reading.labels[-1] for reading in read(Usage(None, 0))] == ["output"]
+    assert read(None) == []
