@@ -98,7 +98,7 @@ async def test_a_killed_process_costs_a_reason_and_its_successor_serves_the_same
     one.start()
     async with connected(one.path, one.settings) as client:
         await until(lambda: client.ready)
-        under_way = asyncio.create_task(client.embed(["a long text " * 200] * 500))
+        under_way = asyncio.create_task(client.embed([f"{number}: a long text " * 60 for number in range(1000)]))
         await asyncio.sleep(0.05)
         one.kill()
         assert await asyncio.wait_for(under_way, 20) == Embedded(reason="model_not_ready")

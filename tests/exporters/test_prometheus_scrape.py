@@ -63,7 +63,7 @@ def test_the_first_failure_of_a_model_is_seen_by_increase(
 ) -> None:
     exporter.record(Reading("semantic_health_exchanges_total", 1.0, ("r", "openai", "gpt", "chat", "completed")))
     with running_prometheus(needs_binary("prometheus"), tmp_path, serve(exporter)) as prometheus:
-        prometheus.wait_for('semantic_health_errors_total{model="gpt",kind="overloaded",source="upstream"}')
-        exporter.record(Reading("semantic_health_errors_total", 1.0, ("r", "openai", "gpt", "overloaded", "upstream")))
+        prometheus.wait_for('semantic_health_errors_total{provider="openai",kind="overloaded",source="upstream"}')
+        exporter.record(Reading("semantic_health_errors_total", 1.0, ("r", "openai", "overloaded", "upstream")))
         [(labels, _)] = prometheus.wait_for("increase(semantic_health_errors_total[1m]) > 0")
         assert labels["kind"] == "overloaded"
