@@ -294,7 +294,7 @@ def test_what_could_not_be_read_is_not_called_truncated(play: Any) -> None:
         (event("a"), SSE + "Content-Encoding: exi\r\n", None),
         (event("a"), SSE, Limits(event=10)),
         (STREAMS["json"], JSON, Limits(body=10)),
-        (b"{}\n{}\n", "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n", None),
+        (b"ID3", "HTTP/1.1 200 OK\r\nContent-Type: audio/mpeg\r\n", None),
     ):
         record = play([body], head=head, limits=limits).record
         assert record.outcome == "completed"
