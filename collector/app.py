@@ -39,13 +39,16 @@ from collector.dialects.ollama import Ollama, OllamaEmbeddings
 from collector.dialects.openai_chat import OpenAiChat
 from collector.dialects.openai_completions import OpenAiCompletions
 from collector.dialects.openai_embeddings import OpenAiEmbeddings, Rerank
+from collector.dialects.openai_realtime import OpenAiRealtime
 from collector.dialects.openai_responses import OpenAiResponses
 from collector.dialects.replicate import Replicate
+from collector.dialects.tgi import Tgi
 from collector.dialects.token_counts import TokenCounts
 from collector.dialects.unknown import Unknown
 from collector.dialects.watsonx import WatsonxChat, WatsonxGeneration
 from collector.embedding.client import EmbeddingClient
 from collector.model import Dialect, Objective, Reading, Record
+from collector.prices import price_tables
 from collector.validation.client import ValidatorClient
 from exporters.exchange_log import ExchangeLog
 from exporters.otel import OtlpExporter
@@ -64,6 +67,7 @@ DIALECTS: tuple[Dialect, ...] = (
     AnthropicCompletions(),
     OpenAiResponses(),
     OpenAiCompletions(),
+    OpenAiRealtime(),
     GeminiGenerate(),
     GeminiInteractions(),
     GeminiEmbeddings(),
@@ -75,6 +79,7 @@ DIALECTS: tuple[Dialect, ...] = (
     Ollama(),
     OllamaEmbeddings(),
     Replicate(),
+    Tgi(),
     WatsonxGeneration(),
     WatsonxChat(_CHAT),
     OpenAiEmbeddings(),
@@ -107,7 +112,8 @@ def installed_version() -> str:
 
 
 def rules_of(settings: Settings) -> Rules:
-    """How exchanges are read under these settings. Raises KeyError when the HMAC key's variable is not set."""
+    """How exchanges are read under these settings. Raises KeyError when the HMAC key's variable is not set,
+    ConfigError when the file of prices cannot be read."""
     analysis = settings.analysis
     limits = Limits(
         stall=analysis.stall_threshold,
@@ -119,7 +125,8 @@ def rules_of(settings: Settings) -> Rules:
         event=analysis.event_cap,
         decoded=analysis.decoded_cap,
     )
-    return Rules(DIALECTS, limits, _digest(settings))
+    prices = price_tables(Path(settings.prices) if settings.prices is not None else None)
+    return Rules(DIALECTS, limits, _digest(settings), prices)
 
 
 def _digest(settings: Settings) -> NewDigest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
@@ -146,6 +147,7 @@ PROVIDER_NAMES = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=1024)  # hosts; the configuration names few
 def provider_of(host: str) -> str | None:
     """The provider of an upstream host (port allowed), or None where the host tells nothing."""
     name = host.rsplit(":", 1)[0].lower() if host.count(":") == 1 else host.lower()
@@ -188,6 +190,7 @@ LABELS: dict[str, Label] = {
         Label("error_kind", "kind of error", ERROR_KINDS),
         Label("phase", "phase of the upstream's work", bound=40),
         Label("type", "kind of token", TOKEN_TYPES),
+        Label("header", "name of a response header", bound=30),
         Label("verdict", "whether a token came in time", VERDICTS),
         Label("slo", "name of an objective of the route", bound=50),
         Label("slo_verdict", "whether the exchange met the objective", SLO_VERDICTS),
@@ -237,6 +240,7 @@ SECONDS = (
 GAP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 SCORES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.63, 0.7, 0.75, 0.81, 0.85, 0.89, 0.9, 0.95, 1.0)
 RATIOS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99, 1.0)
+CACHE_RATIOS = (0.0, *RATIOS)
 MICRO_SECONDS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 METRICS: tuple[Metric, ...] = (
@@ -314,6 +318,19 @@ METRICS: tuple[Metric, ...] = (
            ("route", "model", "phase"), "", RATIOS),
     Metric("semantic_health_tokens_total", "counter", "Tokens as the provider reported them, in normal form.",
            ("route", "model", "type")),
+    Metric("semantic_health_prompt_cache_hit_ratio", "histogram",
+           "Share of the input tokens that came from the provider's prompt cache, where it reports both.",
+           ("route", "model"), "", CACHE_RATIOS),
+    Metric("semantic_health_cost_usd_total", "counter",
+           "US dollars by the price table, of exchanges whose model has a price. The types add up: `input` is what "
+           "came from no cache, `output` what was no reasoning.", ("route", "model", "type")),
+    Metric("semantic_health_early_retries_total", "counter",
+           "Requests that came back before the time to wait, which a throttling answer had named, had passed.",
+           ("route", "provider")),
+    Metric("semantic_health_unknown_headers_total", "counter",
+           "Headers that name a rate limit in a way that is not read.", ("route", "header")),
+    Metric("semantic_health_deprecations_total", "counter",
+           "Answers that warn that the model or the API will go away.", ("route", "model")),
     # Objectives.
     Metric("semantic_health_slo_events_total", "counter", "Exchanges judged against an objective of their route.",
            ("route", "slo", "verdict=slo_verdict")),

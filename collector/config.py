@@ -39,6 +39,7 @@ DialectName = Literal[
     "openai.responses",
     "openai.completions",
     "openai.embeddings",
+    "openai.realtime",
     "anthropic.messages",
     "anthropic.completions",
     "gemini.generate",
@@ -52,6 +53,7 @@ DialectName = Literal[
     "ollama",
     "ollama.embeddings",
     "replicate",
+    "tgi",
     "watsonx",
     "watsonx.chat",
     "count_tokens",
@@ -199,6 +201,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     validator: ValidatorSettings = ValidatorSettings()
     exporters: Exporters = Exporters()
     privacy: Privacy = Privacy()
+    prices: str | None = None  # a YAML file of prices, looked at before those that are shipped
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 

@@ -47,6 +47,7 @@ from collector.config_tree import (
     suggest,
     written,
 )
+from collector.prices import read_table
 
 # Environment variable → key. Empty variables count as unset, as in `${NAME:-}` of a compose file.
 # None may be called SEMHEALTH_PORT or …_SERVICE_HOST: Kubernetes sets those itself for a service named semhealth.
@@ -246,7 +247,14 @@ class _Reader:
                 read.append(self._read(item, entry, here))
             except ConfigError as refused:
                 self.refuse(here, str(refused))
-                read.append({"name": PLACEHOLDERS["routes[].name"], "upstream": PLACEHOLDERS["routes[].upstream"]})
+                inside = pattern_of(here) + "."
+                read.append(
+                    {
+                        key.removeprefix(inside): value
+                        for key, value in PLACEHOLDERS.items()
+                        if key.startswith(inside) and "." not in key.removeprefix(inside)
+                    }
+                )
         return read
 
     def _named(self, item: inspect.Type, value: object, keys: Keys) -> dict[str, object]:
@@ -483,6 +491,7 @@ FILES = {
     "proxy.tls.client_cert",
     "proxy.tls.client_key",
     "exporters.exchange_log.path",
+    "prices",
 }
 BOUND_OF_MEASURE = {
     **dict.fromkeys(("duration", "first_token", "jitter"), "at_most"),
@@ -594,6 +603,12 @@ def _check_header(value: str) -> str:
     return name
 
 
+def _check_prices(value: object) -> object:
+    if value is not None:
+        read_table(Path(str(value)))
+    return value
+
+
 CHECKS: dict[str, Callable[[object], object]] = {
     "upstream": _check_upstream,
     "listen": _check_address,
@@ -610,5 +625,6 @@ CHECKS: dict[str, Callable[[object], object]] = {
     "proxy.tls.client_key": _check_readable,
     "exporters.otlp.endpoint": _check_endpoint,
     "privacy.hmac_key_env": _check_variable,
+    "prices": _check_prices,
 }
 NAMED_CHECKS: dict[str, Callable[[str], str]] = {"labels": _check_label_value, "label_headers": _check_header}

@@ -135,6 +135,10 @@ DESCRIPTIONS: dict[str, str] = {
         "leaves hashes out."
     ),
     "privacy.hmac_key_env": "Name of the environment variable that holds the key for `hmac`.",
+    "prices": (
+        "A YAML file of prices, looked at before the table that is shipped (`collector/prices.yaml`, which explains "
+        "its shape). A model that neither has is given no cost."
+    ),
     "log_level": "Least severe messages of the sidecar's own log that are written.",
 }
 

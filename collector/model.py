@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -135,17 +135,18 @@ class Headers(Struct, frozen=True):
     """Header lines in order. Names are lower-cased; values are stripped text (latin-1 when not UTF-8)."""
 
     lines: tuple[tuple[str, str], ...] = ()
+    firsts: dict[str, str] = {}  # the first value of each name; made from the lines
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "firsts", dict(reversed(self.lines)))
 
     def first(self, name: str) -> str | None:
         """The first value of a lower-case name, or None."""
-        for key, value in self.lines:
-            if key == name:
-                return value
-        return None
+        return self.firsts.get(name)
 
     def all(self, name: str) -> list[str]:
         """Every value of a lower-case name, in order."""
-        return [value for key, value in self.lines if key == name]
+        return [value for key, value in self.lines if key == name] if name in self.firsts else []
 
 
 class RequestHead(Struct, frozen=True):
@@ -171,12 +172,12 @@ class Frame(Struct, frozen=True, gc=False):
     """One message of a transport: an SSE event, an NDJSON line, a whole body. Its data is not yet decoded.
 
     `kind` is `data`, or `comment` (an SSE comment), or `empty` (an event or line with no data), or `text` (bytes of
-    UTF-8 that were generated themselves, in a transport without JSON).
+    UTF-8 that were generated themselves, in a transport without JSON), or a WebSocket's `ping` or `close`.
     """
 
     data: bytes
     event: str | None = None
-    kind: Literal["data", "comment", "empty", "text"] = "data"
+    kind: Literal["data", "comment", "empty", "text", "ping", "close"] = "data"
     terminated: bool = True  # False: the end of the body cut it off
 
 
@@ -262,6 +263,8 @@ class Delta(Struct, frozen=True, gc=False):
     phases: tuple[tuple[str, float], ...] = ()  # seconds, told in the body
     full_text: tuple[TextPiece, ...] = ()  # the provider's repeat of all that a choice has said so far
     retry_after: float | None = None  # seconds to wait before trying again, told in the body
+    begins: bool = False  # one of several answers begins: the time before it is no gap
+    limits: tuple[RateLimit, ...] = ()  # told in the body; resets count from this frame
 
 
 class Reader(Protocol):
@@ -273,6 +276,17 @@ class Reader(Protocol):
     def read(self, frame: Frame) -> Delta | None: ...
     def ended_well(self) -> bool: ...
     def normal_usage(self, reported: ReportedUsage) -> Usage: ...
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """A reader that follows the client too, where both sides talk. `asked` is asked once, at the end.
+
+    `hear` takes a frame from the client and tells whether it asked for an answer.
+    """
+
+    def hear(self, frame: Frame) -> bool: ...
+    def asked(self) -> RequestFacts: ...
 
 
 class Expectation(Struct, frozen=True):
@@ -293,6 +307,7 @@ class RequestFacts(Struct, frozen=True):
     query: str | None = None
     context: tuple[str, ...] = ()
     max_output_tokens: int | None = None
+    service_tier: str | None = None  # as asked for; it decides what tokens cost
 
 
 class Dialect(Protocol):
@@ -525,6 +540,37 @@ class Exchange(Struct, frozen=True):
     tool_calls: tuple[ToolCall, ...]
     ended_at: float  # Unix seconds
     monotonic: float
+    started: float = 0.0  # monotonic seconds, as is `answered`: when the response head came
+    answered: float | None = None
+    body_hash: int | None = None  # of the request's body, to know a repeat by; differs from process to process
+    cost: tuple[tuple[str, float], ...] = ()  # US dollars by kind of token
+    unknown_headers: tuple[str, ...] = ()  # names that speak of rate limits in a way that is not read
+    is_deprecated: bool = False  # the response warns that what was asked for will go away
+
+
+ANY_PROVIDER = "*"  # in a price table: whoever serves the model
+
+
+class Rates(Struct, frozen=True):
+    """US dollars per million tokens of each kind; None is no rate of its own."""
+
+    input: float | None = None
+    cached_input: float | None = None
+    cache_write: float | None = None
+    output: float | None = None
+    reasoning: float | None = None
+
+
+class Price(Struct, frozen=True):
+    """What a model costs. Requests with more than `above` input tokens have the rates `long`.
+
+    `batch` is the share of these rates that is paid for work without haste; None where there is no such tier.
+    """
+
+    rates: Rates
+    above: int | None = None
+    long: Rates | None = None
+    batch: float | None = None
 
 
 class Objective(Struct, frozen=True):

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import statistics
 import sys
 import threading
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
-from math import prod
+from itertools import accumulate, product
 from typing import Protocol
 
 from msgspec import Struct
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from collector.catalogue import LABELS, METRICS, Label, Metric, label_names, label_rules
 from collector.model import Clock, Reading
@@ -76,7 +78,7 @@ class PrometheusExporter:
         # Kept free: every metric once with `other` in each open label, and its two counters of what was refused.
         kept = 2 * len(METRICS)
         for family in self._families.values():
-            kept += family.cost * prod(len(rule.values or (OTHER,)) for rule in family.rules)
+            kept += family.cost * math.prod(len(rule.values or (OTHER,)) for rule in family.rules)
         self._room = max_series - min(kept, max_series // 2)
         for family in self._families.values():
             if family.metric.kind in {"counter", "histogram"} and all(rule.values for rule in family.rules):
@@ -283,13 +285,34 @@ class _Counters:
     lowest = 0.0
 
     def __init__(self, metric: Metric, names: Values) -> None:
-        self._parent = Counter(metric.name, metric.help, names, unit=metric.unit, registry=None)
+        self._metric = metric
+        self._names = names
+        self._totals: dict[Values, Total] = {}  # by admitted series
 
     def series(self, labels: Values) -> Take:
-        return (self._parent.labels(*labels) if labels else self._parent).inc
+        total = self._totals[labels] = Total()
+        return total.add
 
     def collect(self) -> Iterable[Family]:
-        return _without_created(self._parent)
+        metric = self._metric
+        family = CounterMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
+        for labels, total in self._totals.copy().items():
+            family.add_metric(labels, total.value)
+        yield family
+
+
+class Total:
+    """A sum that grows. (prometheus-client's own takes three times as long to do so.)"""
+
+    __slots__ = ("_lock", "value")
+
+    def __init__(self) -> None:
+        self.value = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, value: float) -> None:
+        with self._lock:
+            self.value += value
 
 
 class _Histograms:
@@ -297,22 +320,47 @@ class _Histograms:
 
     def __init__(self, metric: Metric, names: Values) -> None:
         self.cost = len(metric.buckets) + 3  # +Inf, sum and count
-        self._parent = Histogram(
-            metric.name, metric.help, names, unit=metric.unit, registry=None, buckets=metric.buckets
-        )
+        self._metric = metric
+        self._names = names
+        self._bounds = tuple(metric.buckets)
+        bounds = (*metric.buckets, math.inf)
+        self._told = tuple(floatToGoString(bound) for bound in bounds)  # type: ignore[no-untyped-call] # theirs
+        self._spreads: dict[Values, Spread] = {}  # by admitted series
 
     def series(self, labels: Values) -> Take:
-        return (self._parent.labels(*labels) if labels else self._parent).observe
+        spread = self._spreads[labels] = Spread(self._bounds)
+        return spread.add
 
     def collect(self) -> Iterable[Family]:
-        return _without_created(self._parent)
-
-
-def _without_created(collector: Collector) -> Iterator[Family]:
-    """As collected, but for the `_created` lines, which the text format would show as series of their own."""
-    for family in collector.collect():
-        family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+        metric = self._metric
+        family = HistogramMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
+        for labels, spread in self._spreads.copy().items():
+            counts, total = spread.read()
+            buckets = list(zip(self._told, map(float, accumulate(counts)), strict=True))
+            family.add_metric(labels, buckets=buckets, sum_value=total)
         yield family
+
+
+class Spread:
+    """How many readings lay in each bucket, the last one open, and their sum."""
+
+    __slots__ = ("_bounds", "_counts", "_lock", "_total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, value: float) -> None:
+        with self._lock:
+            self._counts[bisect_left(self._bounds, value)] += 1
+            self._total += value
+
+    def read(self) -> tuple[list[int], float]:
+        """The counts, none of them cumulative, and the sum."""
+        with self._lock:
+            return self._counts.copy(), self._total
 
 
 class _Gauges:

@@ -325,6 +325,7 @@ def other_value(keys: Keys, type_: inspect.Type, tmp_path: Path) -> str:
         "proxy.tls.client_key": str(tmp_path / "contract.json"),
         "exporters.exchange_log.path": str(tmp_path / "log.jsonl"),
         "exporters.otlp.endpoint": "http://127.0.0.1:4318",
+        "prices": str(tmp_path / "prices.yaml"),
         "routes[].objectives[].measure": "first_token",
     }
     if pattern_of(keys) in special:
@@ -354,6 +355,7 @@ LEAVES = [(keys, type_) for keys, type_ in keys_below(SETTINGS, ()) if pattern_o
 @pytest.mark.parametrize(("keys", "type_"), LEAVES, ids=[pattern_of(keys) for keys, _ in LEAVES])
 def test_set_reaches_every_key(keys: Keys, type_: inspect.Type, tmp_path: Path, write) -> None:
     (tmp_path / "contract.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "prices.yaml").write_text("tables: {}", encoding="utf-8")
     file = write(
         "routes: [{name: a, upstream: http://a.example, prefix: /a, objectives: ["
         "{name: quick, measure: duration, at_most: 1s, share: 0.9}, "
@@ -459,3 +461,18 @@ def test_an_objective_that_cannot_be_judged_is_refused(objectives: str, path: st
     problems = {problem.path: problem.message for problem in check(file)}
     assert path in problems
     assert message in problems[path]
+
+
+def test_prices_are_a_file_that_is_read_when_the_configuration_is(tmp_path: Path, write) -> None:
+    (tmp_path / "own.yaml").write_text("tables: {house: {models: {m: {input: 1}}}}", encoding="utf-8")
+    file = write("upstream: http://a.example\nprices: own.yaml")
+    assert load(file, {}).prices == str(tmp_path / "own.yaml")
+    (tmp_path / "own.yaml").write_text("tables: {house: {models: {m: {output: 1}}}}", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"prices: .*own.yaml: not a table of prices"):
+        load(file, {})
+
+
+def test_an_objective_that_is_none_is_refused_with_its_path(write) -> None:
+    file = write("routes: [{name: a, upstream: http://a.example, objectives: [false]}]")
+    with pytest.raises(ConfigError, match=r"routes\[0\]\.objectives\[0\]: expected keys and values"):
+        load(file, {})

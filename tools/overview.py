@@ -445,6 +445,39 @@ UPSTREAM = Row(
             (Query(rate("semantic_health_tokens_total", "model", "type"), "{{model}} {{type}}"),),
             width=16,
         ),
+        Panel(
+            "Prompt cache hits",
+            "Mean share of the input tokens that came from the provider's prompt cache, as it reports them. Where it "
+            "falls, something changes at the front of the prompt.",
+            "percentunit",
+            (Query(mean("semantic_health_prompt_cache_hit_ratio", "model"), "{{model}}"),),
+            high=1.0,
+        ),
+        Panel(
+            "Cost",
+            "US dollars an hour by the price table, of exchanges whose model has a price there.",
+            "currencyUSD",
+            (Query(f"{rate('semantic_health_cost_usd_total', 'model', 'type')} * 3600", "{{model}} {{type}}"),),
+        ),
+        Panel(
+            "Early retries",
+            "Requests a second that came back before the time to wait, which a throttling answer had named, had "
+            "passed. Good: none; many of them keep the limit exceeded.",
+            "reqps",
+            (Query(rate("semantic_health_early_retries_total", "route", "provider"), "{{route}} {{provider}}"),),
+        ),
+        Panel(
+            "Deprecation warnings",
+            "Answers a second that warn that the model or the API will go away. Good: none.",
+            "reqps",
+            (Query(rate("semantic_health_deprecations_total", *WHO), OF_WHOM),),
+        ),
+        Panel(
+            "Unknown rate limit headers",
+            "Headers a second that name a rate limit in a way that is not read. A new one is worth a report.",
+            "reqps",
+            (Query(rate("semantic_health_unknown_headers_total", "route", "header"), "{{route}} {{header}}"),),
+        ),
     ),
 )
 

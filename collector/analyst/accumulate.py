@@ -105,7 +105,8 @@ class Rhythm:
     """
 
     __slots__ = (
-        "_blocked", "_gaps", "_last", "_m2", "_mean", "_slack", "count", "first", "longest", "met", "missed", "stalls",
+        "_blocked", "_gaps", "_last", "_m2", "_mean", "_rests", "_slack", "count", "first", "longest", "met", "missed",
+        "stalls",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -115,6 +116,7 @@ class Rhythm:
         self._gaps = array("d")
         self._mean = self._m2 = 0.0
         self._slack = 0.0
+        self._rests = False
         self.count = self.stalls = self.met = self.missed = 0
         self.longest: float | None = None
 
@@ -133,23 +135,33 @@ class Rhythm:
             self.first = self._last = at
             self._blocked = blocked
             return
-        gap = max(0.0, at - self._last - (blocked - self._blocked))
+        if self._rests:
+            self._rests, self._slack = False, 0.0
+            self._last, self._blocked = at, blocked
+            return
+        gap = at - self._last - (blocked - self._blocked)
+        if gap < 0.0:  # noqa: PLR1730 - once per frame, and a call of max() costs ten times as much
+            gap = 0.0
         self._last, self._blocked = at, blocked
-        self.count += 1
+        self.count = count = self.count + 1
         step = gap - self._mean
-        self._mean += step / self.count
-        self._m2 += step * (gap - self._mean)
+        self._mean = mean = self._mean + step / count
+        self._m2 += step * (gap - mean)
         if self.longest is None or gap > self.longest:
             self.longest = gap
         if gap > stall:
             self.stalls += 1
-        if self.count <= GAPS_LISTED:
+        if count <= GAPS_LISTED:
             self._gaps.append(gap)
         if gap <= deadline + self._slack:
             self._slack += deadline - gap
             self.met += 1
         else:
             self._miss(gap - self._slack - deadline, deadline)
+
+    def rest(self) -> None:
+        """What comes next follows on nothing: the time up to it is no gap."""
+        self._rests = True
 
     def wait(self, waited: float, deadline: float, token_deadline: float) -> None:
         """The first token came after `waited` seconds."""

@@ -16,7 +16,7 @@ from collector.analyst.fold import ExchangeFold, RouteFacts, Rules
 from collector.analyst.ledger import Ledger
 from collector.analyst.summary import Summary, Totals, summarise
 from collector.labels import model_label
-from collector.measures import continuity, objectives, outcome, relevance, signals, usage, validity
+from collector.measures import continuity, cost, objectives, outcome, relevance, retries, signals, usage, validity
 from collector.model import (
     BytesSeen,
     ClientBlocked,
@@ -107,6 +107,7 @@ class Analyst:
         self._outcomes: Counter[str] = Counter()
         self._proxy: dict[str, ProxyVitals] = {}  # last vitals by boot, one per life of a worker
         self._lost: Counter[str] = Counter()
+        self._waits = retries.Waits()
 
     def state_objectives(self) -> None:
         """Say what the routes promise; once, before the first exchange."""
@@ -133,9 +134,14 @@ class Analyst:
     def take(self, worker: Worker, events: Iterable[Event]) -> None:
         """One batch of events, in order; acknowledged at the end."""
         recorded: list[int] = []
+        opened = worker.open
         for event in events:
             try:
-                if self._take_one(worker, event):
+                if type(event) is BytesSeen:  # most are
+                    fold = opened.get(event.id)
+                    if fold is not None:
+                        fold.bytes_seen(event)
+                elif self._take_one(worker, event):
                     recorded.append(event.id)  # type: ignore[union-attr] # only ExchangeEnded is answered with True
             except Exception as fault:  # noqa: BLE001 - the boundary of one event
                 # One exchange that cannot be read must not take the others along.
@@ -146,10 +152,6 @@ class Analyst:
 
     def _take_one(self, worker: Worker, event: Event) -> bool:
         match event:
-            case BytesSeen():
-                fold = worker.open.get(event.id)
-                if fold is not None:
-                    fold.bytes_seen(event)
             case RequestSeen():
                 route = self._routes[event.route]
                 name = f"{worker.boot}-{event.id}"
@@ -188,10 +190,12 @@ class Analyst:
         tasks = validity.tasks(exchange, route.contract)
         reason = relevance.reason_not_scored(exchange)
         waits_judge = any(task.result is None for task in tasks)
-        waits_score = reason is None or relevance.may_score_answer(exchange)
+        waits_score = reason in (None, "no_context")
         refused = self._scorer.why_not() if waits_score else None
         if refused is not None:
             waits_score, reason = False, reason or refused
+        elif reason == "no_context":
+            waits_score = relevance.may_score_answer(exchange)
         if (waits_judge or waits_score) and len(self._pending) >= MAX_PENDING:
             waits_judge = waits_score = False
             reason = reason or "budget"
@@ -237,12 +241,20 @@ class Analyst:
     ) -> None:
         record = msgspec.structs.replace(exchange.record, validity=judged, relevance=scored)
         extra = _extra(route, fold)
-        told = chain(_readings(record, fold, judged, scored), objectives.readings(record, route.objectives))
+        self._waits, came_early = retries.readings(self._waits, exchange)
+        told = chain(
+            _readings(record, fold, judged, scored),
+            cost.readings(record, exchange.cost),
+            signals.warnings(exchange),
+            came_early,
+            objectives.readings(record, route.objectives),
+        )
+        take = self._exporter.record
         for reading in told:
-            self._exporter.record(msgspec.structs.replace(reading, extra=extra) if extra else reading)
-        self._exporter.record(Reading("semantic_health_analysis_seconds", self._clock.monotonic() - exchange.monotonic))
+            take(msgspec.structs.replace(reading, extra=extra) if extra else reading)
+        take(Reading("semantic_health_analysis_seconds", self._clock.monotonic() - exchange.monotonic))
         if record.timing.added is not None:
-            self._exporter.record(Reading("semantic_health_proxy_added_seconds", record.timing.added))
+            take(Reading("semantic_health_proxy_added_seconds", record.timing.added))
         self._outcomes[record.outcome] += 1
         self.ledger.add(record)
         self._write(record)
@@ -299,13 +311,14 @@ class Analyst:
 
 def _readings(record: Record, fold: ExchangeFold, judged: Validity | None, scored: Relevance) -> Iterable[Reading]:
     where = (record.route, model_label(record))
-    yield from outcome.readings(record)
-    yield from usage.readings(record)
-    yield from continuity.readings(record, *fold.deadlines)
-    yield from signals.readings(record, fold.arrived_wall)
-    if judged is not None:
-        yield from validity.readings(judged, where)
-    yield from relevance.readings(scored, where)
+    return chain(
+        outcome.readings(record),
+        usage.readings(record),
+        continuity.readings(record, *fold.deadlines),
+        signals.readings(record, fold.arrived_wall),
+        validity.readings(judged, where) if judged is not None else (),
+        relevance.readings(scored, where),
+    )
 
 
 def _extra(route: AnalysedRoute, fold: ExchangeFold) -> tuple[str, ...]:

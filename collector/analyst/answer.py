@@ -20,8 +20,11 @@ from collector.model import (
     Frame,
     FrameCounts,
     Headers,
+    Listener,
+    RateLimit,
     Reader,
     ReportedUsage,
+    RequestFacts,
     RequestHead,
     ResponseHead,
     ResponseSeen,
@@ -42,11 +45,16 @@ from collector.wire.opaque import OpaqueCodec
 from collector.wire.sniff import STREAMS, Sniffer, Transport
 from collector.wire.sse import SseCodec
 from collector.wire.transfer import Dechunker
+from collector.wire.websocket import WebSocketCodec, deflate_context
 from collector.wire.whole import WholeCodec
 
 MAX_NAME = 128  # characters of a tool's name that a record gives
 MAX_FRAME = 16 * 1024 * 1024  # bytes of one line, element or binary frame
-_GIVEN_UP = frozenset({"event_over_cap", "frame_over_cap"})
+MAX_LIMITS = 16  # rate limits that a body tells
+_GIVEN_UP = frozenset({"event_over_cap", "frame_over_cap", "encoding_broken", "decompress_over_cap"})
+
+
+_NO_HEAD = ResponseHead(0, Headers())
 
 
 class Limits(Struct, frozen=True):
@@ -69,17 +77,19 @@ class Body:
         chunked = (headers.first("transfer-encoding") or "").lower().rstrip().endswith("chunked")
         self._dechunker = Dechunker() if chunked else None
         self.decoder = ContentDecoder(headers.all("content-encoding"), cap)
+        self.is_plain = self.decoder.plain
         self.size = 0
 
     def feed(self, data: bytes) -> Iterable[bytes]:
+        data = self.unframed(data)
+        return self.decoder.feed(data) if data else ()
+
+    def unframed(self, data: bytes) -> bytes:
+        """Without its transfer coding: all that there is to do where no content coding is on (`is_plain`)."""
         if self._dechunker is not None:
             data = self._dechunker.feed(data)
-            if not data:
-                return ()
         self.size += len(data)
-        if self.decoder.plain:
-            return (data,)
-        return self.decoder.feed(data)
+        return data
 
     @property
     def broken(self) -> bool:
@@ -96,7 +106,7 @@ class Answer:
     def __init__(self, limits: Limits, new_digest: NewDigest) -> None:
         self._limits = limits
         self._new_digest = new_digest
-        self.head = ResponseHead(0, Headers())
+        self.head = _NO_HEAD
         self.dialect: Dialect | None = None
         self.reader: Reader | None = None
         self.transport: Transport | None = None
@@ -112,7 +122,14 @@ class Answer:
         self.terminal = False
         self.phases: dict[str, float] = {}
         self.retry_after: float | None = None
-        self._forwarded_at = 0.0
+        self.limits: dict[str, tuple[float, RateLimit]] = {}  # by scope, and when each was told
+        self.token_start = 0.0  # from where the first token is waited for
+        self.tunnelled = 0  # bytes from the client after the head
+        self._client_codec: WebSocketCodec | None = None
+        self._listener: Listener | None = None
+        self._client_closed = self._server_closed = False
+        self._asked_at: float | None = None
+        self._is_asked = False  # whether an answer is asked for that has not begun
         self._last_byte = 0.0
         self._last_blocked = 0.0
         self._body: Body | None = None
@@ -137,7 +154,7 @@ class Answer:
 
     def begin(self, request: RequestHead, head: ResponseHead, event: ResponseSeen, dialects: Sequence[Dialect]) -> None:
         self.head = head
-        self._forwarded_at = event.forwarded_at
+        self.token_start = event.forwarded_at
         self.dialect = dialect_of(request, head, dialects)
         self.reader = self.dialect.reader(request, head)
         self._body = Body(head.headers, self._limits.decoded)
@@ -151,16 +168,22 @@ class Answer:
                 self._open(fixed)
 
     def bytes_seen(self, data: bytes, at: float) -> None:
-        if self._body is None:
+        body, codec, blocked = self._body, self._codec, self.blocked
+        if body is None:
             return
         if self.first_byte is None:
             self.first_byte = at
         else:
-            gap = max(0.0, at - self._last_byte - (self.blocked - self._last_blocked))
+            gap = at - self._last_byte - (blocked - self._last_blocked)
             if self.max_byte_gap is None or gap > self.max_byte_gap:
-                self.max_byte_gap = gap
-        self._last_byte, self._last_blocked = at, self.blocked
-        for part in self._body.feed(data):
+                self.max_byte_gap = max(0.0, gap)
+        self._last_byte, self._last_blocked = at, blocked
+        if codec is not None and body.is_plain:
+            part = body.unframed(data)
+            for frame in codec.feed(part) if part else ():
+                self._frame(frame, at)
+            return
+        for part in body.feed(data):
             if self._codec is None:
                 self._start += part
                 self._decide(at, ended=False)
@@ -212,8 +235,48 @@ class Answer:
                 self._codec = EventStreamCodec(frame_cap)
             case "length_prefixed":
                 self._codec = LengthPrefixedCodec(frame_cap)
-            case "websocket" | "opaque":
+            case "websocket":
+                self._open_websocket(frame_cap)
+            case "opaque":
                 self._codec = OpaqueCodec()
+
+    def _open_websocket(self, cap: int) -> None:
+        headers = self.head.headers
+        if (headers.first("upgrade") or "websocket").lower() != "websocket":
+            self._codec = OpaqueCodec()
+            return
+        extensions = headers.all("sec-websocket-extensions")
+        self._codec = WebSocketCodec(cap, deflate_context(extensions, "server"))
+        self._client_codec = WebSocketCodec(cap, deflate_context(extensions, "client"))
+        self._listener = self.reader if isinstance(self.reader, Listener) else None
+
+    # ------------------------------------------------------------ the client's side of a tunnel
+
+    @property
+    def is_tunnel(self) -> bool:
+        return self.transport == "websocket"
+
+    def client_bytes(self, data: bytes, at: float) -> None:
+        """What the client sends after the connection became a tunnel."""
+        self.tunnelled += len(data)
+        if self._client_codec is None:
+            return
+        for frame in self._client_codec.feed(data):
+            if frame.kind == "ping":
+                self._pings += 1
+            elif frame.kind == "close":
+                self._client_closed = not self._server_closed
+            elif self._listener is not None and self._listener.hear(frame) and not self._is_asked:
+                self._asked_at, self._is_asked = at, True
+
+    @property
+    def client_left(self) -> bool:
+        """Whether the client closed the tunnel while it was being answered."""
+        return self._client_closed and self.reader is not None and not self.reader.ended_well()
+
+    def asked(self) -> RequestFacts | None:
+        """What the client asked for over a tunnel; None where its reader does not follow the client."""
+        return self._listener.asked() if self._listener is not None else None
 
     def _frame(self, frame: Frame, at: float) -> None:
         if frame.kind != "data":
@@ -221,6 +284,10 @@ class Answer:
                 self._comments += 1
             elif frame.kind == "text":
                 self._plain_text(frame.data, at)
+            elif frame.kind == "ping":
+                self._pings += 1
+            elif frame.kind == "close":
+                self._closed(frame)
             return
         delta = self.reader.read(frame) if self.reader is not None else None
         if delta is None:
@@ -230,6 +297,13 @@ class Answer:
         elif frame.terminated or not delta.malformed:
             self._data += 1
             self._take(delta, at)
+
+    def _closed(self, frame: Frame) -> None:
+        """The server closes the tunnel, or answers the client's close."""
+        self._server_closed = not self._client_closed
+        said = self.reader.read(frame) if self.reader is not None and self._server_closed else None
+        if said is not None:
+            self._take_rest(said)
 
     def _plain_text(self, data: bytes, at: float) -> None:
         """A frame that is text itself. A character may be cut in half between two of them."""
@@ -241,15 +315,17 @@ class Answer:
         self._take(Delta(text=(TextPiece(0, text),)), at)
 
     def _take(self, delta: Delta, at: float) -> None:
-        if delta.text or delta.reasoning or delta.tools or delta.refusal:
+        text = delta.text
+        if text or delta.reasoning or delta.tools or delta.refusal:
             self._content += 1
             if self._streamed:
-                if self.rhythm.first is None:
+                rhythm, limits = self.rhythm, self._limits
+                if rhythm.first is None:
                     self._first_token(at)
-                self.rhythm.beat(at, self.blocked, self._limits.stall, self._limits.token_deadline)
-                if self.first_visible is None and (delta.text or delta.refusal):
+                rhythm.beat(at, self.blocked, limits.stall, limits.token_deadline)
+                if self.first_visible is None and (text or delta.refusal):
                     self.first_visible = at
-            for piece in delta.text:
+            for piece in text:
                 kept = self._texts.get(piece.choice)
                 if kept is None and self._is_followed(piece.choice):
                     kept = self._texts[piece.choice] = TextSum(self._limits.text, self._new_digest)
@@ -260,7 +336,7 @@ class Answer:
         if delta.model is not None:
             self.model = delta.model
         if (
-            not delta.text
+            not text
             or delta.choices
             or delta.finish
             or delta.usage is not None
@@ -268,7 +344,20 @@ class Answer:
             or delta.terminal
             or delta.full_text
         ):
+            if delta.begins:
+                self._begin_again(at)
+            for limit in delta.limits:
+                if limit.scope in self.limits or len(self.limits) < MAX_LIMITS:
+                    self.limits[limit.scope] = (at, limit)
             self._take_rest(delta)
+
+    def _begin_again(self, at: float) -> None:
+        """One of several answers begins: what was before it is no gap, and no wait for a token."""
+        if self.rhythm.first is None:
+            self.token_start = at if self._asked_at is None else self._asked_at
+        else:
+            self.rhythm.rest()
+        self._asked_at, self._is_asked = None, False
 
     def _take_rest(self, delta: Delta) -> None:
         """What few frames say."""
@@ -332,7 +421,7 @@ class Answer:
             known[1].add(call.arguments)
 
     def _first_token(self, at: float) -> None:
-        waited = at - self._forwarded_at - self.blocked
+        waited = at - self.token_start - self.blocked
         self.rhythm.wait(waited, self._limits.first_token_deadline, self._limits.token_deadline)
 
     # ------------------------------------------------------------ facts
@@ -352,7 +441,7 @@ class Answer:
         return (
             (self._body is not None and self._body.decoder.stopped)
             or isinstance(self._codec, OpaqueCodec)
-            or (self._codec is not None and any(word in _GIVEN_UP for word in self._codec.anomalies))
+            or (self._codec is not None and not _GIVEN_UP.isdisjoint(self._codec.anomalies))
         )
 
     @property
@@ -384,6 +473,8 @@ class Answer:
             words += self._body.anomalies
         if self._codec is not None:
             words += self._codec.anomalies
+        if self._client_codec is not None:
+            words += self._client_codec.anomalies
         if any(not text.complete for text in self._texts.values()):
             words.append("text_over_cap")
         return words
@@ -394,8 +485,10 @@ class Answer:
         return self._choices > 0 or bool(self._finish)
 
     def _indexes(self) -> list[int]:
-        named = {*self._texts, *self._finish, *self._refusals, *self._reasoning, *(c for c, _ in self._calls)}
-        return sorted(named | set(range(self._choices)))[:MAX_CHOICES]
+        named = {*range(self._choices), *self._texts, *self._finish, *self._refusals, *self._reasoning}
+        if self._calls:
+            named.update(choice for choice, _ in self._calls)
+        return sorted(named)[:MAX_CHOICES]
 
     def all_choices(self) -> tuple[Choice, ...]:
         found = []
@@ -447,6 +540,8 @@ class Answer:
 
     def correction(self) -> float | None:
         """Share of characters that differ between what was streamed and what was repeated; None where unknown."""
+        if not self._repeats:
+            return None
         pairs = []
         for choice, repeated in self._repeats.items():
             streamed = self._texts.get(choice)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
+from functools import lru_cache
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from collector import catalogue
 from collector.analyst.accumulate import NewDigest
 from collector.analyst.answer import Answer, Body, Limits, dialect_of
 from collector.dialects.decoding import UnreadableError
-from collector.dialects.paths import model_of
+from collector.dialects.paths import model_of, queried_model
+from collector.measures import cost
 from collector.measures.outcome import outcome
 from collector.model import (
     BytesSeen,
+    Choice,
     ChunkGaps,
     ClientBlocked,
     Dialect,
@@ -21,6 +27,7 @@ from collector.model import (
     Exchange,
     ExchangeEnded,
     Headers,
+    RateLimit,
     Record,
     Relevance,
     ReportedUsage,
@@ -34,9 +41,17 @@ from collector.model import (
     Usage,
     WireError,
 )
-from collector.signals.rate_limits import rate_limits
+from collector.signals.rate_limits import rate_limits, unknown_names
 from collector.signals.retry import limiter, retry_after, retry_attempt
-from collector.signals.upstream import client_request_id, load_is_unreadable, served_model, trace_id, upstream_facts
+from collector.signals.upstream import (
+    as_the_provider_said,
+    client_request_id,
+    is_deprecated,
+    load_is_unreadable,
+    served_model,
+    trace_id,
+    upstream_facts,
+)
 from collector.wire.heads import path_of, request_head, response_head
 from collector.wire.sniff import STREAMS
 from collector.wire.whole import WholeCodec
@@ -54,11 +69,13 @@ class RouteFacts(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """How every exchange is read: the dialects in order (the last speaks anything), the bounds, the hash of texts."""
+    """How every exchange is read: the dialects in order (the last speaks anything), the bounds, the hash of texts,
+    the prices."""
 
     dialects: tuple[Dialect, ...]
     limits: Limits = Limits()
     new_digest: NewDigest = None
+    prices: cost.Tables = ()
 
 
 class ExchangeFold:
@@ -68,11 +85,14 @@ class ExchangeFold:
         self.id = exchange_id
         self.route = route
         self._dialects = rules.dialects
+        self._prices = rules.prices
         self._seen = seen
         method, target, headers = request_head(seen.head)
         self.request = RequestHead(method, path_of(target), route.host, headers, route.provider, route.dialect)
+        self._target = target
         self._request_body = Body(headers, rules.limits.request)
         self._request_codec = WholeCodec(rules.limits.request)
+        self._body_hash: int | None = None
         self._response: ResponseSeen | None = None
         self._answer = Answer(rules.limits, rules.new_digest)
 
@@ -85,6 +105,8 @@ class ExchangeFold:
     def bytes_seen(self, event: BytesSeen) -> None:
         if event.from_upstream:
             self._answer.bytes_seen(event.data, event.at)
+        elif self._answer.is_tunnel:
+            self._answer.client_bytes(event.data, event.at)
         else:
             for part in self._request_body.feed(event.data):
                 self._request_codec.feed(part)
@@ -99,15 +121,17 @@ class ExchangeFold:
         connect = self._response.connect if self._response is not None else event.connect
         status = answer.head.status if self._response is not None else event.status
         dialect = answer.dialect or dialect_of(self.request, ResponseHead(0, Headers()), self._dialects)
-        facts, odd = self._request_facts(dialect)
+        told = answer.asked()
+        facts, odd = self._request_facts(dialect) if told is None else (told, [])
         choices = answer.all_choices()
         calls = answer.all_calls()
         provider = self.request.hint or catalogue.provider_of(self.route.host) or _PROVIDERS.get(dialect.name)
         arrived = self.arrived_wall
-        limits, odd_limits = rate_limits(answer.head.headers, provider, arrived)
-        error = self._error(event, status, answer)
+        said = as_the_provider_said(answer.head.headers)
+        limits, odd_limits = rate_limits(said, provider, arrived)
+        error = self._error(event, status, answer, choices)
         how = outcome(
-            event.how,
+            "client_disconnect" if event.how == "complete" and answer.client_left else event.how,
             status,
             error=error is not None,
             terminal=answer.terminal,
@@ -115,12 +139,12 @@ class ExchangeFold:
             blocked=answer.prompt_blocked,
             endings=[choice.ending for choice in choices],
         )
-        hinted = retry_after(answer.head.headers, arrived)
+        hinted = retry_after(said, arrived)
         reported = answer.usage or ReportedUsage()
         normal = answer.reader.normal_usage(reported) if answer.reader is not None else Usage()
         usage = normal if normal != Usage() else None  # asked even where the body told none: headers may tell it
         anomalies = [*odd, *self._request_codec_words(), *answer.anomalies()]
-        if odd_limits or load_is_unreadable(answer.head.headers):
+        if odd_limits or load_is_unreadable(said):
             anomalies.append("header_unreadable")
         if how == "completed" and usage is None and choices and dialect.name != "unknown" and not answer.unread:
             anomalies.append("usage_missing")
@@ -140,8 +164,8 @@ class ExchangeFold:
             status=status,
             outcome=how,
             phase=_phase(how, answer.rhythm.first),
-            request_model=_model(facts.model if facts.model is not None else model_of(self.request.path)),
-            response_model=_model(answer.model or served_model(answer.head.headers)),
+            request_model=_model(facts.model if facts.model is not None else self._model_asked()),
+            response_model=_model(answer.model or served_model(said)),
             finish_reasons=tuple(_word(choice.finish) for choice in choices) if answer.shows_choices else (),
             usage=usage,
             usage_reported=reported,
@@ -151,17 +175,33 @@ class ExchangeFold:
             error=error if how in ("upstream_error", "error_event") else None,
             frames=answer.frame_counts(),
             timing=self._timing(event, forwarded, connect, usage.output_tokens if usage is not None else None),
-            bytes_in=self._request_body.size,
+            bytes_in=self._request_body.size + answer.tunnelled,
             bytes_out=answer.body_size,
-            rate_limits=limits,
+            rate_limits=limits + self._body_limits(answer),
             retry_after=answer.retry_after if hinted is None else hinted,
-            upstream=self._upstream(answer),
+            upstream=self._upstream(answer, said),
             validity=None,
             relevance=Relevance(False),
             findings=(),
             anomalies=tuple(dict.fromkeys(anomalies))[:MAX_ANOMALIES],
         )
-        return Exchange(record, facts, choices, calls, self._seen.wall + (event.at - self._seen.at), event.at)
+        paid = cost.parts(record, facts.service_tier, self._prices)
+        if paid is not None:
+            record = replace(record, cost_usd=sum(dollars for _, dollars in paid))
+        return Exchange(
+            record,
+            facts,
+            choices,
+            calls,
+            self._seen.wall + (event.at - self._seen.at),
+            event.at,
+            started=self._seen.at,
+            answered=self._response.at if self._response is not None else None,
+            body_hash=self._body_hash,
+            cost=paid if paid is not None else (),
+            unknown_headers=unknown_names(said),
+            is_deprecated=is_deprecated(said),
+        )
 
     # ------------------------------------------------------------ parts
 
@@ -181,16 +221,21 @@ class ExchangeFold:
         frames = list(self._request_codec.close())
         if not frames or "decompress_over_cap" in self._request_body.decoder.anomalies:
             return RequestFacts(), []
+        body = frames[0].data
+        self._body_hash = hash((self.request.path, body))
         try:
-            return dialect.request_facts(frames[0].data), []
+            facts = dialect.request_facts(body)
         except UnreadableError:
             return RequestFacts(), ["request_unreadable"]
+        return (replace(facts, service_tier=_tier(body)) if _TIER in body else facts), []
 
     def _request_codec_words(self) -> list[str]:
-        words = {"frame_over_cap": "request_over_cap"}
-        return [words.get(word, word) for word in (*self._request_codec.anomalies, *self._request_body.anomalies)]
+        words = self._request_codec.anomalies + self._request_body.anomalies
+        return ["request_over_cap" if word == "frame_over_cap" else word for word in words]
 
-    def _error(self, event: ExchangeEnded, status: int | None, answer: Answer) -> ErrorFact | None:
+    def _error(
+        self, event: ExchangeEnded, status: int | None, answer: Answer, choices: tuple[Choice, ...]
+    ) -> ErrorFact | None:
         made_here = _SIDECAR_ERRORS.get(event.how)
         if made_here is not None and self._response is None:
             kind = "timeout" if event.how == "upstream_timeout" else "server_error"
@@ -199,16 +244,29 @@ class ExchangeFold:
         if found is None and status is not None and status >= 400:
             found = answer.bare_error()
         if found is None:
-            endings = [c.finish for c in answer.all_choices() if catalogue.ending_of(c.finish) == "error"]
+            endings = [choice.finish for choice in choices if choice.ending == "error"]
             if not endings:
                 return None
             found = WireError(_word(endings[0]), None, "server_error")
         mid_stream = status is not None and status < 400 and answer.transport in STREAMS
-        named = limiter(answer.head.headers) or found.limiter
+        named = limiter(as_the_provider_said(answer.head.headers)) or found.limiter
         return ErrorFact(found.type, found.code, found.kind, "upstream", named, mid_stream)
 
-    def _upstream(self, answer: Answer) -> UpstreamFacts:
-        facts = upstream_facts(self.request.headers, answer.head.headers)
+    def _model_asked(self) -> str | None:
+        return model_of(self.request.path) or queried_model(self._target)
+
+    def _body_limits(self, answer: Answer) -> tuple[RateLimit, ...]:
+        """Limits that the body told, their resets counted from the response's head as those of headers are."""
+        if not answer.limits or self._response is None:
+            return ()
+        found = []
+        for at, limit in answer.limits.values():
+            after = limit.reset_after
+            found.append(replace(limit, reset_after=after if after is None else after + at - self._response.at))
+        return tuple(found)
+
+    def _upstream(self, answer: Answer, said: Headers) -> UpstreamFacts:
+        facts = upstream_facts(self.request.headers, said)
         for name, seconds in answer.phases.items():
             facts.phases.setdefault(name, seconds)
         return facts
@@ -222,7 +280,7 @@ class ExchangeFold:
         # Where nobody reads the wire, nothing is known of its tokens.
         is_read = rhythm.first is not None or not (answer.unread or answer.dialect is self._dialects[-1])
 
-        def since(at: float | None) -> float | None:
+        def since(at: float | None, start: float = start) -> float | None:
             return None if at is None else max(0.0, at - start)
 
         per_token = None
@@ -232,8 +290,8 @@ class ExchangeFold:
             connect=connect,
             headers=since(self._response.at) if self._response is not None else None,
             first_byte=since(answer.first_byte),
-            first_token=since(rhythm.first),
-            first_visible_token=since(answer.first_visible),
+            first_token=since(rhythm.first, answer.token_start),
+            first_visible_token=since(answer.first_visible, answer.token_start),
             duration=since(event.at),
             chunk_gaps=rhythm.gaps() if is_read else ChunkGaps(None),
             time_per_output_token=per_token,
@@ -249,6 +307,7 @@ _PROVIDERS = {
     "openai.responses": "openai",
     "openai.completions": "openai",
     "openai.embeddings": "openai",
+    "openai.realtime": "openai",
     "anthropic.messages": "anthropic",
     "anthropic.completions": "anthropic",
     "gemini.generate": "gcp.gemini",
@@ -272,6 +331,25 @@ _SIDECAR_ERRORS = {
 }
 
 
+_TIER = b'"service_tier"'
+
+
+class _Asked(Struct):
+    service_tier: object = None
+
+
+_read_asked = msgspec.json.Decoder(_Asked).decode
+
+
+def _tier(body: bytes) -> str | None:
+    """The tier of service that a request asks for, in the key that OpenAI, Anthropic and Groq share."""
+    try:
+        tier = _read_asked(body).service_tier
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return tier[:64] if isinstance(tier, str) else None
+
+
 def _phase(how: str, first_token: float | None) -> str | None:
     if how not in ("client_disconnect", "truncated"):
         return None
@@ -281,7 +359,14 @@ def _phase(how: str, first_token: float | None) -> str | None:
 def _rfc3339(wall: float) -> str | None:
     if not wall:
         return None
-    return datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    second = math.floor(wall)
+    micro = round((wall - second) * 1e6)
+    return f"{_to_the_second(second + micro // 1_000_000)}.{micro % 1_000_000 // 1000:03d}Z"
+
+
+@lru_cache(maxsize=64)  # exchanges begin close together
+def _to_the_second(wall: int) -> str:
+    return datetime.fromtimestamp(wall, UTC).replace(tzinfo=None).isoformat()
 
 
 def _model(name: str | None) -> str | None:

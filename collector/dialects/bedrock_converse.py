@@ -152,7 +152,7 @@ class ConverseReader:
     def read(self, frame: Frame) -> Delta | None:
         if frame.kind != "data":
             return None
-        fault = error_of_frame(frame)
+        fault = error_of_frame(frame) if frame.event != "contentBlockDelta" else None  # most are
         if fault is not None:
             return Delta(error=fault)
         if self._response.status >= 400:

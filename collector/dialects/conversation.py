@@ -416,7 +416,8 @@ class _Sections:
         labels = {index: label for index, line in enumerate(lines) if (label := _label(line)) is not None}
         asking = (index for index, (kind, _) in labels.items() if may_ask and kind == "question")
         self._last_question = max(asking, default=-1)
-        self._sort(lines, labels, {line for match in _FENCED.finditer(text) for line in _lines_of(text, match)})
+        fences = _FENCED.finditer(text) if "```" in text or "~~~" in text else ()
+        self._sort(lines, labels, {line for match in fences for line in _lines_of(text, match)})
 
     def _sort(self, lines: list[str], labels: dict[int, tuple[_Kind, str]], code: set[int]) -> None:
         for index, line in enumerate(lines):

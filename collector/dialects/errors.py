@@ -55,9 +55,8 @@ def bounded(word: str | float | None) -> str | None:
 
 def says_limits(headers: Headers) -> bool:
     """Whether response headers speak of rate limits at all."""
-    return any(
-        "ratelimit" in name or "rate-limit" in name or name.startswith("retry-after") for name, _ in headers.lines
-    )
+    names = "\n".join(("", *headers.firsts))
+    return "ratelimit" in names or "rate-limit" in names or "\nretry-after" in names
 
 
 def kind_of(status: int | None, *words: str | None, has_limits: bool = False) -> str:
@@ -114,7 +113,7 @@ def error_of_body(data: bytes, status: int, has_limits: bool) -> WireError:
         envelope = _Envelope()
     if isinstance(envelope.error, ErrorBody):
         return wire_error(envelope.error, status, has_limits)
-    if isinstance(envelope.error, str) and envelope.type is None:
+    if isinstance(envelope.error, str) and envelope.type is None and envelope.error_type is None:
         kind = kind_of(status, envelope.error[:200], has_limits=has_limits)
         return WireError(bounded(envelope.error), bounded(envelope.code), kind)
     if envelope.errors:

@@ -10,7 +10,15 @@ from collector.dialects.conversation import Turn, split
 from collector.dialects.decoding import Decoder, UnreadableError, json_text, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
 from collector.dialects.google import retry_hint
-from collector.dialects.openai_usage import Account, CompletionUsage, TimeInfo, Timings, is_writer, phases_of
+from collector.dialects.openai_usage import (
+    Account,
+    CompletionUsage,
+    PerfMetrics,
+    TimeInfo,
+    Timings,
+    is_writer,
+    phases_of,
+)
 from collector.dialects.paths import raw_publisher
 from collector.model import (
     MAX_CALLS,
@@ -87,6 +95,7 @@ class _Body(Struct, gc=False):
     usage: CompletionUsage | None = None
     timings: Timings | None = None
     time_info: TimeInfo | None = None
+    perf_metrics: PerfMetrics | None = None
     error: ErrorBody | str | None = None
     x_groq: _GroqExtra | None = None
     type: str | None = None
@@ -240,7 +249,7 @@ class ChatReader:
             choices=max(self._seen_choices, default=-1) + 1,
             model=body.model or None,
             usage=self._account.take(usage) if usage is not None else None,
-            phases=phases_of(usage, body.timings, body.time_info),
+            phases=phases_of(usage, body.timings, body.time_info, body.perf_metrics),
             full_text=tuple(repeated),
             error=error,
             ping=body.type == "ping",

@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 from collector.dialects.conversation import Turn, split
 from collector.dialects.decoding import Decoder, UnreadableError, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
-from collector.dialects.openai_usage import Account, CompletionUsage, TimeInfo, Timings, phases_of
+from collector.dialects.openai_usage import Account, CompletionUsage, PerfMetrics, TimeInfo, Timings, phases_of
 from collector.model import (
     MAX_CHOICES,
     Delta,
@@ -49,6 +49,7 @@ class _Body(Struct, gc=False):
     usage: CompletionUsage | None = None
     timings: Timings | None = None
     time_info: TimeInfo | None = None
+    perf_metrics: PerfMetrics | None = None
     error: ErrorBody | str | None = None
     type: str | None = None
     code: str | int | None = None
@@ -128,7 +129,7 @@ class CompletionsReader:
             choices=0 if self._only_values else max(self._seen, default=-1) + 1,
             model=body.model or None,
             usage=self._account.take(usage) if usage is not None else None,
-            phases=phases_of(usage, body.timings, body.time_info),
+            phases=phases_of(usage, body.timings, body.time_info, body.perf_metrics),
             error=error,
             ping=body.type == "ping",
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from collector.catalogue import provider_of
@@ -10,6 +12,7 @@ from collector.model import ReportedUsage, RequestHead, Usage
 
 # Their front ends for OpenAI clients count the model's thoughts in the total only.
 _THOUGHTS_IN_TOTAL = frozenset({"gcp.gemini", "gcp.vertex_ai"})
+_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?")
 
 
 class InputDetails(Struct, gc=False):
@@ -54,6 +57,16 @@ class TimeInfo(Struct, gc=False):
     total_time: float | None = None
 
 
+class PerfMetrics(Struct, gc=False, rename="kebab"):
+    """As numbers or as text, in the last chunk where they were asked for (Fireworks)."""
+
+    server_time_to_first_token: float | str | None = None
+    server_processing_time: float | str | None = None
+    prefill_duration: float | str | None = None
+    prefill_queue_duration: float | str | None = None
+    generation_queue_duration: float | str | None = None
+
+
 def provider_asked(request: RequestHead | None) -> str | None:
     """The provider that a request goes to, where the route or the host tells."""
     return None if request is None else request.hint or provider_of(request.host)
@@ -77,8 +90,18 @@ def reported_usage(usage: CompletionUsage) -> ReportedUsage:
     )
 
 
+def _seconds(told: float | str | None) -> float | None:
+    """Fireworks' times name no unit: with a fraction they are seconds, without one they are not known, but 0."""
+    if isinstance(told, str):
+        told = float(told) if _DECIMAL.fullmatch(told) else None
+    return None if told is None or (told and told == round(told, 0)) else told
+
+
 def phases_of(
-    usage: CompletionUsage | None, timings: Timings | None = None, info: TimeInfo | None = None
+    usage: CompletionUsage | None,
+    timings: Timings | None = None,
+    info: TimeInfo | None = None,
+    perf: PerfMetrics | None = None,
 ) -> tuple[tuple[str, float], ...]:
     """Phases in seconds, however they are told."""
     named: list[tuple[str, float | None, float]] = []
@@ -98,6 +121,15 @@ def phases_of(
         ]
     if timings is not None:
         named += [("prefill", timings.prompt_ms, 1e-3), ("decode", timings.predicted_ms, 1e-3)]
+    if perf is not None:
+        # The same names as those of Fireworks' headers have in collector/signals.
+        named += [
+            ("first_token", _seconds(perf.server_time_to_first_token), 1.0),
+            ("total", _seconds(perf.server_processing_time), 1.0),
+            ("prefill", _seconds(perf.prefill_duration), 1.0),
+            ("queue", _seconds(perf.prefill_queue_duration), 1.0),
+            ("decode_queue", _seconds(perf.generation_queue_duration), 1.0),
+        ]
     return tuple((name, told * unit) for name, told, unit in named if told is not None and 0 <= told * unit < 1e6)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Container, Iterable, Sequence
@@ -192,6 +193,8 @@ def _parts(piece: str) -> Iterable[str]:
 _SUPPORTED_OTHERS = ("CYRILLIC", "ARABIC", "THAI")  # beside Latin and CJK, what the encoder was trained on
 _CJK = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC")
 LANGUAGE_SAMPLE = 2000  # characters that are looked at to tell the script
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())  # of ASCII
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 DOMINANT = 0.8  # share of letters from which a text counts as written in one script
 
 
@@ -210,20 +213,30 @@ class Scripts(Struct, frozen=True):
 
 def scripts(text: str) -> Scripts:
     """Counts of the letters in the first LANGUAGE_SAMPLE characters."""
-    latin = cjk = other = unsupported = 0
-    for character in text[:LANGUAGE_SAMPLE]:
-        if character.isascii():
-            latin += character.isalpha()
-        elif character.isalpha():
-            name = unicodedata.name(character, "")
-            if name.startswith(("LATIN", "FULLWIDTH LATIN", "MODIFIER LETTER", "FEMININE", "MASCULINE")):
-                latin += 1
-            elif name.startswith(_CJK) or name.startswith("HALFWIDTH KATAKANA"):
-                cjk += 2
-            else:
-                other += 1
-                unsupported += not name.startswith(_SUPPORTED_OTHERS)
+    sample = text[:LANGUAGE_SAMPLE]
+    latin = len(sample.encode("ascii", "ignore").translate(None, _NO_LETTERS))
+    cjk = other = unsupported = 0
+    if not sample.isascii():
+        for character in _NOT_ASCII.findall(sample):
+            script = _script(character)
+            latin += script == "latin"
+            cjk += 2 * (script == "cjk")
+            other += script in ("supported", "unsupported")
+            unsupported += script == "unsupported"
     return Scripts(latin, cjk, other, unsupported)
+
+
+@functools.lru_cache(maxsize=8192)  # about as many as a language writes with
+def _script(character: str) -> str | None:
+    """The script of a letter; None of what is no letter."""
+    if not character.isalpha():
+        return None
+    name = unicodedata.name(character, "")
+    if name.startswith(("LATIN", "FULLWIDTH LATIN", "MODIFIER LETTER", "FEMININE", "MASCULINE")):
+        return "latin"
+    if name.startswith(_CJK) or name.startswith("HALFWIDTH KATAKANA"):
+        return "cjk"
+    return "supported" if name.startswith(_SUPPORTED_OTHERS) else "unsupported"
 
 
 def strongest(pieces: Sequence[str], wanted: Words, keep: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from collector.labels import UNKNOWN, model_label
-from collector.model import Reading, Record
+from collector.model import Exchange, Reading, Record
 
 THROTTLING = frozenset({429, 503, 529})
 
@@ -39,3 +39,12 @@ def readings(record: Record, arrived: float | None) -> Iterable[Reading]:
     if upstream.kv_cache_hit_ratio is not None:
         where = (record.route, model, "prefill")
         yield Reading("semantic_health_kv_cache_hit_ratio", upstream.kv_cache_hit_ratio, where)
+
+
+def warnings(exchange: Exchange) -> Iterable[Reading]:
+    """What the response's headers give notice of: limits in a form that is not read, and what will go away."""
+    route = exchange.record.route
+    for name in exchange.unknown_headers:
+        yield Reading("semantic_health_unknown_headers_total", 1.0, (route, name))
+    if exchange.is_deprecated:
+        yield Reading("semantic_health_deprecations_total", 1.0, (route, model_label(exchange.record)))

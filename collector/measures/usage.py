@@ -9,7 +9,7 @@ from collector.model import Reading, Record
 
 
 def readings(record: Record) -> Iterable[Reading]:
-    """Tokens by type, only those that the provider reported."""
+    """Tokens by type, only those that the provider reported, and the share of the input that came from a cache."""
     usage = record.usage
     if usage is None:
         return
@@ -23,3 +23,7 @@ def readings(record: Record) -> Iterable[Reading]:
     ):
         if tokens is not None:
             yield Reading("semantic_health_tokens_total", float(tokens), (*where, kind))
+    if usage.cache_read_input_tokens is not None and usage.input_tokens:
+        share = usage.cache_read_input_tokens / usage.input_tokens
+        if share <= 1.0:
+            yield Reading("semantic_health_prompt_cache_hit_ratio", share, where)

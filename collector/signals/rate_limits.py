@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from collector.model import Headers, RateLimit
 from collector.signals.values import is_reset, number, seconds_until
@@ -18,6 +19,26 @@ WINDOWS = {
 BY_SECONDS = {1: "second", 60: "minute", 3600: "hour", 86_400: "day"}
 SCOPES = {"req": "requests", "request": "requests", "token": "tokens", "": "requests"}
 
+# Families whose names do not say `ratelimit` (Cohere; Anthropic, priority tier).
+FAMILIES = ("x-trial-endpoint-call-", "x-endpoint-monthly-call-", "anthropic-priority-", "x-codex-", "x-livekit-")
+
+# Headers whose names are in no order: kind, scope and window of each (OpenAI's Codex plans; LiveKit's gateway).
+NAMED: dict[str, tuple[str, str, str | None]] = {
+    f"x-codex-{which}-{word}": (kind, f"codex_{which}", None)
+    for which in ("primary", "secondary")
+    for word, kind in (
+        ("used-percent", "percent"), ("window-minutes", "minutes"), ("reset-at", "reset"),
+        ("reset-after-seconds", "reset"),
+    )
+} | {
+    f"x-livekit-inference-{which}-{kind}": (kind, scope, window)
+    for which, scope, window in (
+        ("rpm", "requests", "minute"), ("tpm", "tokens", "minute"), ("credits", "credits", None),
+    )
+    for kind in ("limit", "used")
+}  # fmt: skip
+BY_MINUTES = {60: "hour", 300: "5h", 1440: "day", 10_080: "7d"}
+
 # Windows that the provider's documentation states and its header names do not.
 PROVIDER_WINDOWS: dict[tuple[str, str], str] = {
     ("groq", "requests"): "day", ("groq", "tokens"): "minute",
@@ -27,9 +48,20 @@ PROVIDER_WINDOWS: dict[tuple[str, str], str] = {
 # Bare resets of Azure OpenAI: `500` at 120 a minute fits milliseconds only, Azure AI's `1` seconds only. So: unclear.
 UNCLEAR_RESETS = frozenset({"azure.ai.openai", "azure.ai.inference"})
 
+# Words of names in these families that are no limit: what one request took, states, reasons and settings.
+NO_LIMITS = frozenset({
+    "cost", "status", "claim", "abusepenalty", "source", "policy", "fallback", "overage", "reason", "resource", "type",
+    "scope", "bucket", "id",
+})  # fmt: skip
+_KNOWN_WORDS = KINDS | NO_LIMITS
+MAX_HEADER_NAME = 128  # characters of a name that is read
+MAX_UNKNOWN = 8  # names per response
+MAX_NAME = 64  # characters of such a name
+
 NOT_SAID = frozenset({"", "-1", "unlimited"})  # values that say there is no number
 
 _WORD = re.compile(r"[a-z0-9]+")
+_PLAIN_NAME = re.compile(r"[a-z0-9_-]+")
 _THOUSANDS = re.compile(r"[0-9]{1,3}(,[0-9]{3})+")
 
 
@@ -50,8 +82,22 @@ class _Limits:
         limits = []
         for (scope, window), fields in self._found.items():
             told = window or self.periods.get(scope) or PROVIDER_WINDOWS.get((provider or "", scope))
-            limits.append(RateLimit(scope, told, **fields))
+            used = fields.get("used")
+            limits.append(
+                RateLimit(
+                    scope,
+                    told,
+                    fields.get("limit"),
+                    fields.get("remaining") if used is None else _left(fields.get("limit"), used),
+                    fields.get("used_ratio"),
+                    fields.get("reset_after"),
+                )
+            )
         return tuple(limits)
+
+
+def _left(limit: float | None, used: float) -> float | None:
+    return None if limit is None else max(0.0, limit - used)
 
 
 def rate_limits(headers: Headers, provider: str | None, arrived: float | None) -> tuple[tuple[RateLimit, ...], bool]:
@@ -61,20 +107,44 @@ def rate_limits(headers: Headers, provider: str | None, arrived: float | None) -
     """
     limits = _Limits()
     for name, value in headers.lines:
-        words = name.replace("_", "-").split("-")
+        if ("rate" not in name and not name.startswith(FAMILIES)) or len(name) > MAX_HEADER_NAME:
+            continue  # most headers
         if name in ("ratelimit", "ratelimit-policy"):
             _structured(name, value, limits)
-        elif name.startswith(("x-trial-endpoint-call-", "x-endpoint-monthly-call-")):
-            _plain(words[1:], value, provider, arrived, limits)
         else:
-            after = _after_marker(words)
-            if after:
-                _plain(after, value, provider, arrived, limits)
+            meaning = _meaning(name)
+            if meaning is not None:
+                _plain(*meaning, value, provider, arrived, limits)
     return limits.all(provider), limits.unreadable
 
 
-def _after_marker(words: list[str]) -> list[str]:
-    """What follows `ratelimit`, `rate-limit` or `ratelimitby…` in a header's name; empty where that is not in it."""
+@lru_cache(maxsize=512)  # names; an upstream sends the same ones with every answer
+def _meaning(name: str) -> tuple[str, str, str | None] | None:
+    """Kind, scope and window of one plain header, by its name; None where it states no limit."""
+    words = name.replace("_", "-").split("-")
+    if name.startswith(("x-codex-", "x-livekit-")):
+        return NAMED.get(name)
+    if name.startswith(FAMILIES):
+        return _kind_scope_window(words[1:])
+    return _kind_scope_window(_after_marker(words) or [])
+
+
+def unknown_names(headers: Headers) -> tuple[str, ...]:
+    """Names that speak of a rate limit with no word that is known, so that new ones are noticed; sorted and bounded."""
+    found = [name for name in headers.firsts if "rate" in name and len(name) <= MAX_NAME and _is_unknown(name)]
+    return tuple(sorted(found)[:MAX_UNKNOWN])
+
+
+@lru_cache(maxsize=512)
+def _is_unknown(name: str) -> bool:
+    after = _after_marker(name.replace("_", "-").split("-"))
+    if after is None or name in ("ratelimit", "ratelimit-policy") or not _KNOWN_WORDS.isdisjoint(after):
+        return False
+    return _PLAIN_NAME.fullmatch(name) is not None
+
+
+def _after_marker(words: list[str]) -> list[str] | None:
+    """What follows `ratelimit`, `rate-limit` or `ratelimitby…` in a header's name; None where that is not in it."""
     for i, word in enumerate(words):
         _, marker, by = word.partition("ratelimit")
         if marker:
@@ -82,14 +152,14 @@ def _after_marker(words: list[str]) -> list[str]:
             return ([by] if by else []) + words[i + 1 :]
         if word == "rate" and words[i + 1 : i + 2] == ["limit"]:
             return words[i + 2 :]
-    return []
+    return None
 
 
-def _plain(words: list[str], value: str, provider: str | None, arrived: float | None, limits: _Limits) -> None:
+def _kind_scope_window(words: list[str]) -> tuple[str, str, str | None] | None:
     """`remaining-tokens-minute`, `unified-5h-utilization`, and their like."""
     kind = next((word for word in words if word in KINDS), None)
     if kind is None:
-        return
+        return None
     rest = list(words)
     rest.remove(kind)
     window = None
@@ -104,22 +174,35 @@ def _plain(words: list[str], value: str, provider: str | None, arrived: float | 
                 del rest[i]
             break
     scope = "_".join(part for part in rest if _WORD.fullmatch(part))
-    scope = SCOPES.get(scope, scope)
+    return kind, SCOPES.get(scope, scope), window
+
+
+def _plain(
+    kind: str, scope: str, window: str | None, value: str, provider: str | None, arrived: float | None, limits: _Limits
+) -> None:
     value = value.strip()
     if kind == "reset":
-        unit = None if provider in UNCLEAR_RESETS else "s"
-        limits.put(scope, window, "reset_after", seconds_until(value, arrived, unit))
-        limits.unreadable = limits.unreadable or not (value in NOT_SAID or is_reset(value))
+        after = seconds_until(value, arrived, None if provider in UNCLEAR_RESETS else "s")
+        limits.put(scope, window, "reset_after", after)
+        if after is None and not (value in NOT_SAID or is_reset(value)):
+            limits.unreadable = True
         return
     # Several limits of one draft are in one line; `40,000` could be two of them or one.
-    first = value.split(",", 1)[0].split(";", 1)[0].strip()
-    amount = None if _THOUSANDS.fullmatch(value) else number(first)
+    is_single = value.isdigit()  # most are
+    first = value if is_single else value.split(",", 1)[0].split(";", 1)[0].strip()
+    amount = None if not is_single and _THOUSANDS.fullmatch(value) else number(first)
     limits.unreadable = limits.unreadable or (amount is None and first not in NOT_SAID)
     match kind:
         case "limit" | "remaining":
             limits.put(scope, window, kind, amount)
         case "utilization" if amount is not None and amount <= 150.0:
             limits.put(scope, window, "used_ratio", amount if amount <= 1.5 else amount / 100.0)
+        case "percent" if amount is not None and amount <= 1000.0:
+            limits.put(scope, window, "used_ratio", amount / 100.0)
+        case "used":
+            limits.put(scope, window, "used", amount)
+        case "minutes" if amount is not None and 0 < amount < 1e6:
+            limits.periods[scope] = BY_MINUTES.get(int(amount), f"{int(amount)}m")
         case "renewalperiod" if amount is not None and int(amount) in BY_SECONDS:
             limits.periods[scope] = BY_SECONDS[int(amount)]
 

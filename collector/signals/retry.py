@@ -9,20 +9,22 @@ RETRY_COUNTS = ("x-stainless-retry-count", "x-retry-count", "x-retry-attempt")
 
 
 def retry_after(headers: Headers, arrived: float | None) -> float | None:
-    """Seconds to wait as the upstream says; `retry-after-ms` wins. A date counts from `arrived` (Unix seconds).
+    """Seconds to wait as the upstream says; a header in milliseconds wins. A date counts from `arrived` (Unix seconds).
 
     Beside the seconds and dates of RFC 9110, the other forms of resets are read, since some send them here.
     """
-    millis = number(headers.first("retry-after-ms"))
-    if millis is not None:
-        return millis / 1000.0
-    return seconds_until(headers.first("retry-after"), arrived)
+    for name in ("retry-after-ms", "x-ms-retry-after-ms"):
+        millis = number(headers.first(name))
+        if millis is not None:
+            return millis / 1000.0
+    told = headers.first("retry-after")
+    return seconds_until(told, arrived) if told is not None else None
 
 
 def retry_attempt(headers: Headers) -> int | None:
     """Which retry this request is, as client libraries count: 0 is the first try."""
     for name in RETRY_COUNTS:
-        value = number(headers.first(name))
+        value = number(headers.first(name)) if name in headers.firsts else None
         if value is not None and value == int(value) and value < 1000:
             return int(value)
     return None

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable
 
 from collector.model import Headers, UpstreamFacts
-from collector.signals.values import finite, identifier, number, ratio
+from collector.signals.load_report import read_report
+from collector.signals.values import finite, identifier, moment, number, ratio
 
 MAX_PHASES = 24
 MAX_TRACE_DETAIL = 16_384  # characters
-MAX_LOAD_REPORT = 16_384  # characters
-MAX_LOAD_VALUES = 500
+MAX_UTILIZATION = 1000.0  # percent; what says more is no share
 
 REQUEST_IDS = (
     "x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "x-ms-request-id", "x-generation-id",
@@ -27,6 +27,9 @@ PHASE_HEADERS: dict[str, tuple[str, float]] = {
     "x-envoy-upstream-service-time": ("upstream_service", 1e-3),
     "x-kong-upstream-latency": ("kong_upstream", 1e-3),
     "x-kong-proxy-latency": ("kong_proxy", 1e-3),
+    "x-kong-response-latency": ("kong_response", 1e-3),
+    "x-litellm-response-duration-ms": ("litellm_response", 1e-3),
+    "x-litellm-overhead-duration-ms": ("litellm_overhead", 1e-3),
     "x-amzn-bedrock-invocation-latency": ("total", 1e-3),
     "x-metrics-ttft-ms": ("first_token", 1e-3),
     "x-metrics-mean-itl-ms": ("per_token", 1e-3),
@@ -39,6 +42,18 @@ PHASE_HEADERS: dict[str, tuple[str, float]] = {
     "cmp-upstream-response-duration": ("upstream_service", 1e-3),
     "ms-azureml-model-time": ("inference", 1e-3),
 }
+# Fireworks (docs, "performance metrics") names no unit, and its users read both: `0.25` as seconds, `150` as
+# milliseconds. So a number with a fraction is seconds, and a bare one is not known, but 0.
+FIREWORKS_PHASES = {
+    "fireworks-server-time-to-first-token": "first_token",
+    "fireworks-server-processing-time": "total",
+    "fireworks-prefill-duration": "prefill",
+    "fireworks-prefill-queue-duration": "queue",
+    "fireworks-generation-queue-duration": "decode_queue",
+}
+WARNINGS = frozenset({"deprecation", "sunset", "x-api-warning", "warning"})
+LITELLM_PREFIX = "llm_provider-"  # before the names of the provider's own headers, where LiteLLM is in between
+
 # X-Trace-Detail (R5), in milliseconds.
 TRACE_PHASES = {
     "queue_time_ms": "queue",
@@ -57,46 +72,85 @@ ORCA_NAMES = frozenset({
     "max_token_capacity",
 })  # fmt: skip
 
+REPORTS = ("endpoint-load-metrics", "endpoint-load-metrics-bin")
+
 MAX_PHASE = 1e6  # seconds; what says more is no duration
 MAX_TIMING = 4096  # characters of a Server-Timing line
+MAX_WARNING = 512  # characters of a warning
 
 _ENTRY = re.compile(r'(?:[^,"]|"[^"]*")+')
 _PARAMETER = re.compile(r';\s*([A-Za-z0-9_-]+)\s*(?:=\s*("[^"]*"|[^;"]*))?')
 _NAME = re.compile(r"\s*([A-Za-z0-9!#$%&'*+.^_`|~-]{1,64})\s*(?:;|$)")
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
-_REAL = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?([eE][+-]?[0-9]{1,3})?")
+_PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,39}")
+_DEPRECATION = re.compile(r"@[0-9]{1,12}|[Tt]rue")
+_GOES_AWAY = re.compile(r"deprecat|sunset|retire|will be removed|end[ -]of[ -]life", re.IGNORECASE)
 
 
 def upstream_facts(request: Headers, response: Headers) -> UpstreamFacts:
     """Everything the headers of one response say of the upstream. Junk is left out."""
+    said = response.firsts.get
     phases: dict[str, float] = {}
-    detail = _trace_detail(response.first("x-trace-detail"))
-    for name, phase in TRACE_PHASES.items():
+    detail = _trace_detail(said("x-trace-detail"))
+    for name, phase in TRACE_PHASES.items() if detail else ():
         millis = finite(detail.get(name))
         if millis is not None and millis / 1000.0 < MAX_PHASE:
             phases.setdefault(phase, millis / 1000.0)
-    for name, (phase, unit) in PHASE_HEADERS.items():
-        value = number(response.first(name))
-        if value is not None and value * unit < MAX_PHASE:
-            phases.setdefault(phase, value * unit)
+    if not PHASE_HEADERS.keys().isdisjoint(response.firsts):
+        for name, (phase, unit) in PHASE_HEADERS.items():
+            value = number(said(name))
+            if value is not None and value * unit < MAX_PHASE:
+                phases.setdefault(phase, value * unit)
+    if not FIREWORKS_PHASES.keys().isdisjoint(response.firsts):
+        for name, phase in FIREWORKS_PHASES.items():
+            told = said(name)
+            value = number(told)
+            if value is not None and told is not None and value < MAX_PHASE and ("." in told or value == 0.0):
+                phases.setdefault(phase, value)
     for name, seconds in server_timing(response.all("server-timing")):
         if len(phases) < MAX_PHASES:
             phases.setdefault(name, seconds)
-    processing = number(response.first("openai-processing-ms"))
+    processing = number(said("openai-processing-ms"))
     if processing is not None and processing / 1000.0 >= MAX_PHASE:
         processing = None
-    hit = next((finite(detail[name]) for name in TRACE_HIT_RATIOS if name in detail), None)
+    hit = next((finite(detail[name]) for name in TRACE_HIT_RATIOS if name in detail), None) if detail else None
     return UpstreamFacts(
         request_id=_first_id(response, REQUEST_IDS),
         region=_first_place(response),
         residency_requested=_place(request.first("x-data-residency")),
-        model_load=ratio(response.first("x-model-load")),
+        model_load=_model_load(response),
         kv_cache_hit_ratio=hit if hit is not None and hit <= 1.0 else None,
-        cache_hit=_flag(response.first("x-cache-hit")),
+        cache_hit=_flag(said("x-cache-hit")),
         phases=phases,
-        load=orca(response.first("endpoint-load-metrics")),
+        load=_load(response),
         processing=processing / 1000.0 if processing is not None else None,
     )
+
+
+def as_the_provider_said(response: Headers) -> Headers:
+    """The headers with those that LiteLLM passes on under a prefix also under their own names, after all others."""
+    if LITELLM_PREFIX not in "\n".join(response.firsts):
+        return response
+    told = [
+        (name.removeprefix(LITELLM_PREFIX), value) for name, value in response.lines if name.startswith(LITELLM_PREFIX)
+    ]
+    return Headers((*response.lines, *told))
+
+
+def is_deprecated(response: Headers) -> bool:
+    """Whether the answer warns that what was asked for will go away.
+
+    `Deprecation` (RFC 9745, and the flag `true` of its drafts), `Sunset` (RFC 8594), or a warning in words that say so;
+    other warnings, of payment for instance, are none.
+    """
+    if WARNINGS.isdisjoint(response.firsts):
+        return False
+    since = (response.first("deprecation") or "").strip()
+    sunset = (response.first("sunset") or "").strip()
+    if _DEPRECATION.fullmatch(since) or moment(since) is not None or moment(sunset) is not None:
+        return True
+    words = (value[:MAX_WARNING] for name in ("x-api-warning", "warning") for value in response.all(name))
+    return any(_GOES_AWAY.search(value) for value in words)
 
 
 def served_model(response: Headers) -> str | None:
@@ -114,7 +168,8 @@ def client_request_id(request: Headers) -> str | None:
 
 def trace_id(request: Headers) -> str | None:
     """The trace id of a valid W3C `traceparent`."""
-    match = _TRACEPARENT.fullmatch(request.first("traceparent") or "")
+    told = request.first("traceparent")
+    match = _TRACEPARENT.fullmatch(told) if told is not None else None
     if match is None or set(match[1]) == {"0"} or set(match[2]) == {"0"}:
         return None
     return match[1]
@@ -135,14 +190,15 @@ def server_timing(values: Iterable[str]) -> list[tuple[str, float]]:
 
 def load_is_unreadable(response: Headers) -> bool:
     """Whether a header that states the load holds nothing that can be read."""
-    load, report = response.first("x-model-load"), response.first("endpoint-load-metrics")
-    return (load is not None and ratio(load) is None) or (report is not None and _load_pairs(report) is None)
+    load = response.first("x-model-load")
+    reports = [text for name in REPORTS if (text := response.first(name)) is not None]
+    return (load is not None and ratio(load) is None) or any(read_report(text) is None for text in reports)
 
 
 def orca(text: str | None) -> dict[str, float]:
-    """An ORCA load report as TEXT or JSON, with or without its prefix; allow-listed names and finite numbers only."""
+    """An ORCA load report as TEXT, JSON or BIN, with or without its prefix; known names and finite numbers only."""
     found: dict[str, float] = {}
-    for name, value in (_load_pairs(text) if text is not None else None) or ():
+    for name, value in (read_report(text) if text is not None else None) or ():
         plain = finite(value)
         key = name.replace("-", "_")
         if key in ORCA_NAMES and plain is not None and plain < 1e15:
@@ -150,33 +206,19 @@ def orca(text: str | None) -> dict[str, float]:
     return found
 
 
-def _load_pairs(text: str) -> list[tuple[str, object]] | None:
-    """Names and values of a load report, unchecked; None where it is none."""
-    body = text.strip()
-    prefix, _, rest = body.partition(" ")
-    if prefix.upper() in ("TEXT", "JSON"):
-        body = rest.strip()
-    if len(body) > MAX_LOAD_REPORT:
-        return None
-    pairs: list[tuple[str, object]] = []
-    if body.startswith("{"):
-        try:
-            told = json.loads(body)
-        except (ValueError, RecursionError):
-            return None
-        for name, value in told.items():
-            if name in ("named_metrics", "utilization") and isinstance(value, dict):
-                pairs += value.items()
-            else:
-                pairs.append((name, value))
-        return pairs
-    for item in body.split(",")[:MAX_LOAD_VALUES]:
-        name, separator, value = item.partition("=")
-        if not separator:
-            name, separator, value = item.partition(":")
-        if separator and _REAL.fullmatch(value.strip()):
-            pairs.append((name.strip().removeprefix("named_metrics.").removeprefix("utilization."), float(value)))
-    return pairs or None
+def _load(response: Headers) -> dict[str, float]:
+    """The first load report that says anything."""
+    return next((found for found in (orca(response.first(name)) for name in REPORTS) if found), {})
+
+
+def _model_load(response: Headers) -> float | None:
+    """`X-Model-Load`; else the utilization of an Azure deployment (`42.5%`), which is full at 100 % and may be more."""
+    load = ratio(response.first("x-model-load"))
+    used = (response.first("azure-openai-deployment-utilization") or "").strip()
+    percent = number(used.removesuffix("%")) if used.endswith("%") else None
+    if load is not None or percent is None or percent > MAX_UTILIZATION:
+        return load
+    return min(1.0, percent / 100.0)
 
 
 def _trace_detail(text: str | None) -> dict[str, object]:
@@ -190,20 +232,30 @@ def _trace_detail(text: str | None) -> dict[str, object]:
 
 
 def _first_id(headers: Headers, names: Iterable[str]) -> str | None:
-    return next((found for found in (identifier(headers.first(name)) for name in names) if found), None)
+    said = headers.firsts
+    for name in names:
+        found = identifier(said[name]) if name in said else None
+        if found is not None:
+            return found
+    return None
 
 
 def _first_place(headers: Headers) -> str | None:
-    return next((found for found in (_place(headers.first(name)) for name in REGIONS) if found), None)
+    said = headers.firsts
+    for name in REGIONS:
+        found = _place(said[name]) if name in said else None
+        if found is not None:
+            return found
+    return None
 
 
 def _place(text: str | None) -> str | None:
-    text = (text or "").strip()
-    return text if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,39}", text) else None
+    plain = text.strip() if text is not None else ""
+    return plain if plain and _PLACE.fullmatch(plain) else None
 
 
 def _flag(text: str | None) -> bool | None:
-    match (text or "").strip().lower():
+    match text.strip().lower() if text is not None else None:
         case "true" | "1" | "hit" | "yes":
             return True
         case "false" | "0" | "miss" | "no":

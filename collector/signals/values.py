@@ -6,6 +6,7 @@ import math
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 _DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,18})?(?:d|h|ms|m|s|us|µs|ns))+")
@@ -22,6 +23,9 @@ _HTTP_DATE = re.compile(
 )
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/+=\-]{0,127}")
 
+MAX_DURATION = 128  # characters of a span
+LEAST_MOMENT = 20  # characters of a time: 1970-01-01T00:00:00Z
+MOST_MOMENT = 64  # Wednesday, 31-Dec-69 23:59:59 GMT has 33
 EPOCH_SECONDS = 1e9  # a bare number from here on is a time in seconds,
 EPOCH_MILLISECONDS = 1e12  # from here on in milliseconds,
 EPOCH_END = 1e14  # and from here on nothing that is known
@@ -42,6 +46,11 @@ def ratio(text: str | None) -> float | None:
 
 def duration(text: str) -> float | None:
     """A Go duration (`6m0s`, `17.399999999s`, `120ms`, `1d2h`) in seconds."""
+    return _duration(text) if len(text) <= MAX_DURATION else None
+
+
+@lru_cache(maxsize=1024)  # what one upstream says is much the same from answer to answer
+def _duration(text: str) -> float | None:
     if not _DURATION.fullmatch(text):
         return None
     return sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
@@ -49,6 +58,11 @@ def duration(text: str) -> float | None:
 
 def moment(text: str) -> float | None:
     """An RFC 3339 time or an HTTP date in Unix seconds; None before 1970, where only placeholders lie."""
+    return _moment(text) if LEAST_MOMENT <= len(text) <= MOST_MOMENT else None
+
+
+@lru_cache(maxsize=1024)  # the limits of one answer are mostly full again at the same time
+def _moment(text: str) -> float | None:
     try:
         if _RFC3339.fullmatch(text):
             at = datetime.fromisoformat(text.upper()).timestamp()
@@ -73,9 +87,12 @@ def seconds_until(text: str | None, arrived: float | None, bare: str | None = "s
         if plain == 0.0:
             return 0.0
         return plain * _UNITS[bare] if bare is not None else None
-    at = moment(text)
-    if plain is not None and plain < EPOCH_END:
-        at = plain / 1000.0 if plain >= EPOCH_MILLISECONDS else plain
+    if plain is not None:
+        at = None
+        if plain < EPOCH_END:
+            at = plain / 1000.0 if plain >= EPOCH_MILLISECONDS else plain
+    else:
+        at = moment(text)
     if at is not None:
         return max(0.0, at - arrived) if arrived is not None else None
     return duration(text)

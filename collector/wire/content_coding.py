@@ -163,7 +163,7 @@ class ContentDecoder:
     """
 
     def __init__(self, encodings: Iterable[str], cap: int) -> None:
-        names = [part.strip().lower() for value in encodings for part in value.split(",")]
+        names = (part.strip().lower() for value in encodings for part in value.split(","))
         wanted = [name for name in names if name not in ("", "identity")]
         found = [_decoder(name) for name in reversed(wanted[:MAX_CODINGS])]
         self.anomalies: list[str] = []

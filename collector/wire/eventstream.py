@@ -13,6 +13,7 @@ LEAST = 16  # prelude and message CRC
 MAX_WORD = 64  # characters kept of an event's type
 MAX_HELD = 1024  # bytes of headers that are held to be compared with the next
 _HEADS = struct.Struct(">III")
+_CRC = struct.Struct(">I")
 # Sizes of header values by type; 6 and 7 carry a two-byte length of their own (byte array, string).
 _FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
@@ -32,31 +33,39 @@ class EventStreamCodec:
         self._stopped = False
         self._head = b""  # the headers of the last message: those of the next are mostly the same
         self._event: str | None = None
+        self._is_fault = False
 
     def feed(self, data: bytes) -> Iterable[Frame]:
         if self._stopped:
             return ()
-        self._buffer += data
+        # Most reads are one whole message, and need no buffer.
+        source: bytes | bytearray = data
+        if self._buffer:
+            self._buffer += data
+            source = self._buffer
+        size = len(source)
         frames: list[Frame] = []
         at = 0
-        while len(self._buffer) - at >= PRELUDE:
-            total, headers, crc = _HEADS.unpack_from(self._buffer, at)
+        while size - at >= PRELUDE:
+            total, headers, crc = _HEADS.unpack_from(source, at)
             if total > self._cap:
                 self._stop("frame_over_cap")
                 return frames
-            if total < LEAST + headers or crc != zlib.crc32(self._buffer[at : at + 8]):
+            if total < LEAST + headers or crc != zlib.crc32(source[at : at + 8]):
                 self._stop("crc_mismatch")
                 return frames
-            if len(self._buffer) - at < total:
+            if size - at < total:
                 break
-            message = bytes(self._buffer[at : at + total])
-            if int.from_bytes(message[-4:], "big") != zlib.crc32(message[:-4]):
+            message = bytes(source[at : at + total])
+            if _CRC.unpack_from(message, total - 4)[0] != zlib.crc32(message[:-4]):
                 self._stop("crc_mismatch")
                 return frames
             frames.append(self._frame(message, PRELUDE + headers))
             at += total
-        if at:
+        if source is not data:
             del self._buffer[:at]
+        elif at < size:
+            self._buffer += data[at:]
         return frames
 
     def close(self) -> Iterable[Frame]:
@@ -74,10 +83,11 @@ class EventStreamCodec:
     def _frame(self, message: bytes, start: int) -> Frame:
         head = message[PRELUDE:start]
         if not head or head != self._head:
-            self._event = _event_of(_headers(head))
+            self._event = event = _event_of(_headers(head))
+            self._is_fault = event is not None and event.startswith(("exception:", "error:"))
             self._head = head if len(head) <= MAX_HELD else b""
         payload = message[start:-4]
-        if self._event is not None and self._event.startswith(("exception:", "error:")):
+        if self._is_fault:
             return Frame(payload or b"{}", self._event)
         return Frame(payload, self._event, "data" if payload else "empty")
 

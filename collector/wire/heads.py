@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 from collector.model import Headers, ResponseHead
 
+MAX_KNOWN = 8192  # bytes of a response head whose lines are remembered
 MAX_LINES = 1000  # header lines read; the proxy bounds the head in bytes
 
 
@@ -14,29 +18,42 @@ def _text(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def _headers(lines: list[bytes]) -> Headers:
+def _line(line: str) -> tuple[str, str] | None:
+    name, colon, value = line.partition(":")
+    return (name.strip().lower(), value.strip()) if colon else None
+
+
+# Lines of responses; an upstream says most of them with every answer. Those of requests hold keys, and are not kept.
+known_line = lru_cache(maxsize=1024)(_line)
+
+
+def _headers(block: bytes, read: Callable[[str], tuple[str, str] | None] = _line) -> Headers:
     found = []
-    for line in lines[:MAX_LINES]:
-        name, colon, value = line.partition(b":")
-        if colon:
-            found.append((_text(name).strip().lower(), _text(value).strip()))
+    try:
+        lines = block.decode("utf-8").split("\r\n")[:MAX_LINES]
+        found = [told for line in lines if (told := read(line)) is not None]
+    except UnicodeDecodeError:  # then each part by itself
+        for line in block.split(b"\r\n")[:MAX_LINES]:
+            name, separator, value = line.partition(b":")
+            if separator:
+                found.append((_text(name).strip().lower(), _text(value).strip()))
     return Headers(tuple(found))
 
 
 def request_head(head: bytes) -> tuple[str, str, Headers]:
     """Method, target and headers of a request head."""
-    first, *lines = head.split(b"\r\n")
+    first, _, block = head.partition(b"\r\n")
     method, _, rest = first.partition(b" ")
     target, _, _ = rest.partition(b" ")
-    return _text(method), _text(target), _headers(lines)
+    return _text(method), _text(target), _headers(block)
 
 
 def response_head(head: bytes) -> ResponseHead:
     """Status and headers of a response head; status 0 where the first line names none."""
-    first, *lines = head.split(b"\r\n")
+    first, _, block = head.partition(b"\r\n")
     words = first.split(b" ", 2)
     status = int(words[1]) if len(words) > 1 and len(words[1]) == 3 and words[1].isdigit() else 0
-    return ResponseHead(status, _headers(lines))
+    return ResponseHead(status, _headers(block, known_line if len(block) <= MAX_KNOWN else _line))
 
 
 def path_of(target: str) -> str:

@@ -56,7 +56,7 @@ class Sniffer:
 
     def decide(self, start: bytes, ended: bool = False) -> Transport | None:
         """The transport of a body that starts so, or None while that could still be several."""
-        if self._fixed is not None:
+        if self._fixed is not None or not (start or ended):
             return self._fixed
         looked = start[:LOOK].removeprefix(BOM).lstrip()
         found: Transport | None = None

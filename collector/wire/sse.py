@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from collector.model import Frame
 
@@ -32,15 +33,16 @@ class SseCodec:
     def feed(self, data: bytes) -> Iterable[Frame]:
         if self._stopped or not data:
             return ()
-        if self._between_events and data.endswith(b"}\n\n") and len(data) <= self._cap:
-            # Most reads are one whole event with one line of JSON.
-            first, *rest = data.splitlines()
-            if len(rest) == 1 and first.startswith(b"data: "):
+        if self._between_events and data[-3:] == b"}\n\n" and len(data) <= self._cap:
+            # Most reads are one whole event with one line of JSON. (Slices compare faster than methods look.)
+            lines = data.splitlines()
+            first = lines[0]
+            if len(lines) == 2 and first[:6] == b"data: ":
                 self._at_start = self._after_cr = False
                 return (Frame(first[6:]),)
-            if len(rest) == 2 and first.startswith(b"event: ") and rest[0].startswith(b"data: "):
+            if len(lines) == 3 and first[:7] == b"event: " and lines[1][:6] == b"data: " and len(first) <= MAX_NAME:
                 self._at_start = self._after_cr = False
-                return (Frame(rest[0][6:], _name(first[7:])),)
+                return (Frame(lines[1][6:], _short_name(first[7:])),)
         self._between_events = False
         if self._after_cr:
             self._after_cr = False
@@ -127,3 +129,6 @@ class SseCodec:
 
 def _name(value: bytes) -> str:
     return value.strip().decode("utf-8", "replace")[:MAX_NAME]
+
+
+_short_name = lru_cache(maxsize=256)(_name)  # names; a provider has few

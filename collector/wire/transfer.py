@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import httptools
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-_SIZE = re.compile(rb"([1-9A-Fa-f][0-9A-Fa-f]{0,7})\r\n")
+_SIZE = re.compile(rb"[1-9A-Fa-f][0-9A-Fa-f]{0,7}")
 
 
 class Dechunker:
@@ -39,11 +40,9 @@ class Dechunker:
             return b""
         if self._between_chunks:
             # Most reads are exactly one chunk. Between chunks the parser need not see it.
-            size = _SIZE.match(data)
-            if size is not None:
-                start = size.end()
-                if start + int(size[1], 16) + 2 == len(data) and data.endswith(b"\r\n"):
-                    return data[start:-2]
+            line, _, body = data.partition(b"\r\n")
+            if len(line) <= 8 and _size_of(line) == len(body) - 2 and body[-2:] == b"\r\n":
+                return body[:-2]
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
@@ -54,3 +53,9 @@ class Dechunker:
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
         return body
+
+
+@lru_cache(maxsize=1024)  # sizes; those of a stream's chunks are much the same
+def _size_of(line: bytes) -> int | None:
+    """The size that a chunk's first line states; None where it states 0, something odd, or more."""
+    return int(line, 16) if _SIZE.fullmatch(line) else None

@@ -10,6 +10,7 @@ from collector.analyst.accumulate import digest_of
 from collector.analyst.answer import Limits
 from collector.analyst.fold import ExchangeFold, RouteFacts, Rules
 from collector.app import DIALECTS
+from collector.measures.cost import Tables
 from collector.model import (
     BytesSeen,
     ClientBlocked,
@@ -25,8 +26,8 @@ CHAT = "POST /v1/chat/completions HTTP/1.1\r\nHost: api.example\r\nContent-Type:
 MESSAGES = "POST /v1/messages HTTP/1.1\r\nHost: api.example\r\nContent-Type: application/json\r\n"
 
 
-def rules(limits: Limits | None = None) -> Rules:
-    return Rules(DIALECTS, limits if limits is not None else Limits(), digest_of("sha256", b""))
+def rules(limits: Limits | None = None, prices: Tables = ()) -> Rules:
+    return Rules(DIALECTS, limits if limits is not None else Limits(), digest_of("sha256", b""), prices)
 
 
 Piece = bytes | tuple[float, bytes]  # response bytes, 0.01 s after what came before or the time given
@@ -43,11 +44,12 @@ def fold(
     limits: Limits | None = None,
     blocked: Iterable[tuple[int, float]] = (),
     status: int | None = None,
+    prices: Tables = (),
 ) -> Exchange:
     """One exchange: forwarded at 1.0 s, answered at 1.1 s. `blocked` are (before the piece of this number, seconds)."""
     at, waits = 1.1, dict(blocked)
     played = ExchangeFold(
-        "x", RequestSeen(1, 0.9, WALL, "r", f"{request}\r\n".encode()), RouteFacts("r", host), rules(limits)
+        "x", RequestSeen(1, 0.9, WALL, "r", f"{request}\r\n".encode()), RouteFacts("r", host), rules(limits, prices)
     )
     played.bytes_seen(BytesSeen(1, 0.95, False, body))
     if head is not None:

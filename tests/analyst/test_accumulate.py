@@ -128,6 +128,16 @@ def test_time_blocked_before_the_first_frame_is_in_no_gap() -> None:
     assert rhythm_of([10.0, 11.0], {0: 9.0}).gaps().gaps == (1.0,)
 
 
+def test_the_time_after_a_rest_is_no_gap_and_meets_no_deadline() -> None:
+    rhythm = rhythm_of([0.0, 1.0])
+    rhythm.rest()
+    before = (rhythm.met, rhythm.missed)
+    rhythm.beat(90.0, 5.0, 1.0, 0.1)
+    assert (rhythm.met, rhythm.missed) == before
+    rhythm.beat(92.0, 5.0, 1.0, 0.1)
+    assert (rhythm.gaps().gaps, rhythm.stalls) == ((1.0, 2.0), 1)
+
+
 def test_a_gap_is_never_negative() -> None:
     assert rhythm_of([5.0, 4.0]).gaps().gaps == (0.0,)
     assert rhythm_of([0.0, 1.0], {1: 30.0}).gaps().gaps == (0.0,)

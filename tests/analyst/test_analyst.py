@@ -247,3 +247,24 @@ async def test_settling_does_not_wait_for_ever() -> None:
     desk.judge.may.set()
     await desk.analyst.settle(10.0)
     assert len(desk.written) == 1
+
+
+async def test_a_request_that_comes_back_before_its_time_is_counted() -> None:
+    throttled = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 20\r\nContent-Type: application/json\r\n\r\n"
+
+    def asked(number: int, at: float, body: bytes, head: bytes) -> list[Event]:
+        request = b"POST /v1/chat/completions HTTP/1.1\r\n\r\n"
+        return [
+            RequestSeen(number, at, 1_787_150_000.0 + at, "main", request),
+            BytesSeen(number, at, False, body),
+            ResponseSeen(number, at + 0.1, at, None, head),
+            BytesSeen(number, at + 0.1, True, b"{}"),
+            ExchangeEnded(number, at + 0.2, "complete", 0.001),
+        ]
+
+    desk = Desk()
+    desk.take(*asked(1, 1.0, PLAIN, throttled), *asked(2, 2.0, b'{"messages":[1]}', throttled))
+    assert desk.told.total("early_retries_total") == 0
+    desk.take(*asked(3, 3.0, PLAIN, throttled), *asked(4, 60.0, PLAIN, throttled))
+    assert desk.told.total("early_retries_total") == 1
+    assert [record.status for record in desk.written] == [429] * 4

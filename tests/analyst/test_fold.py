@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from collector.analyst.answer import Limits
 from collector.catalogue import ANOMALIES, ERROR_KINDS, METHODS, OUTCOMES, TRANSPORTS
-from collector.model import ChunkGaps, Exchange, Record, ReportedUsage, TextFact, Timing, Usage
+from collector.model import ChunkGaps, Exchange, Price, Rates, Record, ReportedUsage, TextFact, Timing, Usage
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("*.http"))
 SSE = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -537,3 +537,57 @@ def test_resets_count_from_the_arrival_of_the_response(play: Any) -> None:
     record = play([DONE], head=head).record  # the response came 0.2 s after the start, at 14:33:20.2
     assert record.rate_limits[0].reset_after == pytest.approx(30.0, abs=1e-3)
     assert record.retry_after == pytest.approx(1.8, abs=1e-3)
+
+
+# ---------------------------------------------------------------- cost and notices
+
+PRICES = ({"openai": {"m-1": Price(Rates(2.0, 0.5, output=10.0), batch=0.5)}},)
+
+
+def priced(model: str = "m-1-2026-08-06", **usage: Any) -> list[bytes]:
+    choice = {"index": 0, "message": {"content": "Yes."}, "finish_reason": "stop"}
+    told = {"prompt_tokens": 1000, "completion_tokens": 100, **usage}
+    return [json.dumps({"model": model, "choices": [choice], "usage": told}).encode()]
+
+
+def test_an_answer_with_a_price_and_a_usage_has_a_cost(play: Any) -> None:
+    cached = {"prompt_tokens_details": {"cached_tokens": 400}}
+    found = play(priced(**cached), head=JSON, host="api.openai.com", prices=PRICES)
+    assert found.record.cost_usd == pytest.approx((600 * 2.0 + 400 * 0.5 + 100 * 10.0) / 1e6)
+    assert [kind for kind, _ in found.cost] == ["input", "cache_read", "output"]
+    assert sum(dollars for _, dollars in found.cost) == found.record.cost_usd
+
+
+@pytest.mark.parametrize(
+    ("body", "share"),
+    [
+        (b'{"service_tier":"flex"}', 0.5), (b'{"service_tier":"auto"}', 1.0), (b'{"service_tier":null}', 1.0),
+        (b'{"service_tier":"priority"}', None), (b'{"a":"\\"service_tier\\""}', 1.0), (b'{"service_tier":3}', 1.0),
+    ],
+)  # fmt: skip
+def test_the_tier_that_was_asked_for_decides_the_rate(play: Any, body: bytes, share: float | None) -> None:
+    found = play(priced(), head=JSON, host="api.openai.com", prices=PRICES, body=body)
+    expected = None if share is None else pytest.approx(share * (1000 * 2.0 + 100 * 10.0) / 1e6)
+    assert found.record.cost_usd == expected
+
+
+def test_no_price_is_no_cost(play: Any) -> None:
+    assert play(priced("house-model"), head=JSON, host="api.openai.com", prices=PRICES).record.cost_usd is None
+    assert play(priced(), head=JSON, host="openrouter.ai", prices=PRICES).record.cost_usd is None
+    assert play([b"{}"], head=JSON, host="api.openai.com", prices=PRICES).record.cost_usd is None
+
+
+def test_the_same_body_on_the_same_path_is_the_same_request(play: Any) -> None:
+    first, again = play(priced(), head=JSON, body=b'{"a":1}'), play(priced(), head=JSON, body=b'{"a":1}')
+    other = play(priced(), head=JSON, body=b'{"a":2}')
+    assert first.body_hash == again.body_hash != other.body_hash
+    assert play(priced(), head=JSON, body=b"").body_hash is None
+    assert (first.started, first.answered) == (0.9, 1.1)
+
+
+def test_notices_in_headers_are_kept_beside_the_record(play: Any) -> None:
+    head = JSON + "X-RateLimit-Mood: calm\r\nllm_provider-x-ratelimit-limit-tokens: 5\r\nDeprecation: @1688169599\r\n"
+    found = play(priced(), head=head)
+    assert (found.unknown_headers, found.is_deprecated) == (("x-ratelimit-mood",), True)
+    assert [(limit.scope, limit.limit) for limit in found.record.rate_limits] == [("tokens", 5.0)]
+    assert (play(priced(), head=JSON).unknown_headers, play(priced(), head=JSON).is_deprecated) == ((), False)

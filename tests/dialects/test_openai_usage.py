@@ -7,7 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from collector.dialects.openai_usage import Account, CompletionUsage, TimeInfo, Timings, phases_of
+from collector.dialects.openai_usage import (
+    Account,
+    CompletionUsage,
+    PerfMetrics,
+    TimeInfo,
+    Timings,
+    phases_of,
+)
 from collector.model import Headers, RequestHead, Usage
 
 
@@ -62,3 +69,19 @@ def test_phases_are_seconds_whoever_tells_them() -> None:
     assert phases_of(CompletionUsage(time_to_first_token_ms=59.0)) == (("first_token", pytest.approx(0.059)),)
     assert phases_of(None, Timings(50.0, 400.0)) == (("prefill", pytest.approx(0.05)), ("decode", pytest.approx(0.4)))
     assert phases_of(CompletionUsage(queue_time=-1.0, total_time=float("nan"))) == phases_of(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "phases"),
+    [
+        ({"server-time-to-first-token": 0.125, "server-processing-time": "0.5"},
+         (("first_token", 0.125), ("total", 0.5))),
+        ({"prefill-duration": 0.25, "prefill-queue-duration": 0, "generation-queue-duration": "0.0"},
+         (("prefill", 0.25), ("queue", 0.0), ("decode_queue", 0.0))),
+        ({"server-time-to-first-token": 150, "server-processing-time": "2000"}, ()),  # of no known unit
+        ({"server-time-to-first-token": "-0.5", "prefill-duration": "soon", "server-processing-time": -0.5}, ()),
+        ({"server-time-to-first-token": "1e9", "prefill-duration": 1e300}, ()),
+    ],
+)  # fmt: skip
+def test_fireworks_times_are_seconds_where_that_is_sure(told: Any, phases: tuple[tuple[str, float], ...]) -> None:
+    assert phases_of(None, perf=msgspec.convert(told, PerfMetrics)) == phases

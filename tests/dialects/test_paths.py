@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collector.dialects.paths import model_of
+from collector.dialects.paths import MAX_QUERY, model_of, queried_model
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,19 @@ from collector.dialects.paths import model_of
 )
 def test_a_path_names_its_model(path: str, model: str | None) -> None:
     assert model_of(path) == model
+
+
+@pytest.mark.parametrize(
+    ("target", "model"),
+    [
+        ("/v1/realtime?model=gpt-realtime&x=1", "gpt-realtime"),
+        ("/openai/realtime?api-version=1&deployment=mine%20too", "mine too"),
+        ("/v1/realtime/?deployment=d&model=a&model=b", "a"),
+        ("/v1/realtime?model=", None),
+        ("/v1/realtime", None),
+        ("/v1/chat/completions?model=gpt", None),
+        (f"/v1/realtime?model=m&x={'y' * MAX_QUERY}", None),
+    ],
+)
+def test_only_a_realtime_connection_names_its_model_in_the_query(target: str, model: str | None) -> None:
+    assert queried_model(target) == model

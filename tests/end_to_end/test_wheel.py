@@ -83,6 +83,7 @@ def test_the_wheel_holds_the_code_the_dashboards_and_the_alerts_and_no_tests(whe
         }
         assert shipped == ours
         assert any(name.endswith(suffix) for name in shipped)
+    assert "collector/prices.yaml" in names
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"collector", "exporters"}
     modules = {str(path.relative_to(ROOT)) for top in ("collector", "exporters") for path in (ROOT / top).rglob("*.py")}

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from collector.catalogue import BY_NAME, ERROR_KINDS, METRICS, OUTCOMES, UNOBSERVED_REASONS, label_names, label_rules
 from collector.model import Reading
-from exporters.prometheus import SLICE_READINGS, PrometheusExporter, Slice, Window, clean_label, median
+from exporters.prometheus import SLICE_READINGS, PrometheusExporter, Slice, Spread, Window, clean_label, median
 
 from .conftest import ManualClock
 
@@ -476,3 +476,15 @@ def test_promtool_has_nothing_to_say_about_the_metrics(make_exporter: Make, need
         [needs_binary("promtool"), "check", "metrics"], input=body, capture_output=True, timeout=30, check=False
     )
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+@given(st.lists(st.floats(0.0, 3.0), max_size=50))
+def test_a_reading_lies_in_the_first_bucket_whose_bound_it_does_not_pass(values: list[float]) -> None:
+    bounds = (0.5, 1.0, 2.0)
+    spread = Spread(bounds)
+    for value in values:
+        spread.add(value)
+    counts, total = spread.read()
+    below = [sum(value <= bound for value in values) for bound in bounds]
+    assert [sum(counts[: i + 1]) for i in range(4)] == [*below, len(values)]
+    assert total == pytest.approx(sum(values))

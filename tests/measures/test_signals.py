@@ -8,15 +8,17 @@ import msgspec
 import pytest
 
 from collector.catalogue import BY_NAME, label_names
-from collector.measures.signals import readings
+from collector.measures.signals import readings, warnings
 from collector.model import (
     ChunkGaps,
     ErrorFact,
+    Exchange,
     FrameCounts,
     RateLimit,
     Record,
     Relevance,
     ReportedUsage,
+    RequestFacts,
     TextFacts,
     Timing,
     UpstreamFacts,
@@ -77,3 +79,14 @@ def test_load_phases_and_caches_are_stated() -> None:
         ("kv_cache_hit_ratio", "m-1", "prefill"): 0.7,
     }
     assert upstream.phases == {"queue": 0.01}
+
+
+def test_new_limits_and_what_will_go_away_are_counted() -> None:
+    def told(**notes: Any) -> list[tuple[str, tuple[str, ...], float]]:
+        found = warnings(Exchange(RECORD, RequestFacts(), (), (), 0.0, 0.0, **notes))
+        return [(each.metric.removeprefix("semantic_health_"), each.labels, each.value) for each in found]
+
+    assert told() == []
+    assert told(unknown_headers=("x-ratelimit-mood",), is_deprecated=True) == [
+        ("unknown_headers_total", ("main", "x-ratelimit-mood"), 1.0), ("deprecations_total", ("main", "m-1"), 1.0),
+    ]  # fmt: skip

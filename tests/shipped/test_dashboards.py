@@ -15,7 +15,7 @@ from tools.expressions import UnknownSeriesError, increase, latest, rate, select
 from .files import DASHBOARDS, dashboards, panels
 from .promql import as_prometheus, parse, series_in
 
-UNITS = {"percentunit", "none", "short", "s", "reqps", "bytes"}
+UNITS = {"percentunit", "none", "short", "s", "reqps", "bytes", "currencyUSD"}
 OVERVIEW = dashboards()[0]
 
 

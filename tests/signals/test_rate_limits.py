@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.model import Headers, RateLimit
-from collector.signals.rate_limits import MAX_LIMITS, MAX_SCOPE, rate_limits
+from collector.signals.rate_limits import MAX_LIMITS, MAX_NAME, MAX_SCOPE, MAX_UNKNOWN, rate_limits, unknown_names
 from collector.signals.values import moment
 
 NOW = moment("2026-08-19T14:34:00Z")
@@ -159,3 +159,68 @@ def test_any_headers_give_finite_limits(lines: list[tuple[str, str]], arrived: f
     for limit in limits:
         for value in (limit.limit, limit.remaining, limit.used_ratio, limit.reset_after):
             assert value is None or (math.isfinite(value) and value >= 0)
+
+
+def test_the_priority_tier_of_anthropic_has_limits_of_its_own() -> None:
+    assert read({
+        "anthropic-priority-input-tokens-limit": "10000", "anthropic-priority-input-tokens-remaining": "9618",
+        "anthropic-priority-input-tokens-reset": "2026-08-19T14:34:10Z",
+    }) == (RateLimit("priority_input_tokens", None, 10000, 9618, None, 10.0),)  # fmt: skip
+
+
+def test_codex_plans_state_a_used_share_of_a_window_in_minutes() -> None:
+    assert read({
+        "x-codex-primary-used-percent": "37.5", "x-codex-primary-window-minutes": "300",
+        "x-codex-primary-reset-at": str(int(NOW or 0) + 60), "x-codex-secondary-used-percent": "4",
+        "x-codex-secondary-window-minutes": "10080", "x-codex-secondary-reset-after-seconds": "90",
+        "x-codex-credits-has-credits": "True",
+    }) == (
+        RateLimit("codex_primary", "5h", used_ratio=0.375, reset_after=60.0),
+        RateLimit("codex_secondary", "7d", used_ratio=0.04, reset_after=90.0),
+    )  # fmt: skip
+
+
+def test_livekit_states_what_was_used() -> None:
+    assert read({
+        "x-livekit-inference-rpm-limit": "100", "x-livekit-inference-rpm-used": "30",
+        "x-livekit-inference-tpm-used": "9", "x-livekit-inference-credits-limit": "5",
+        "x-livekit-inference-credits-used": "7",
+    }) == (
+        RateLimit("requests", "minute", 100.0, 70.0), RateLimit("tokens", "minute"),
+        RateLimit("credits", None, 5.0, 0.0),
+    )  # fmt: skip
+
+
+KNOWN = [
+    "x-ratelimit-limit-tokens", "ratelimit", "ratelimit-policy", "ratelimit-reset", "x-ratelimit-tokens-query-cost",
+    "ratelimitbysize-query-cost", "x-ratelimit-abusepenalty-active", "x-ratelimit-source", "x-rate-limit-limit",
+    "anthropic-ratelimit-unified-status", "anthropic-ratelimit-unified-representative-claim",
+    "anthropic-ratelimit-unified-overage-in-use", "x-ratelimit-renewalperiod-tokens", "x-generate", "content-type",
+]  # fmt: skip
+
+
+def unknown(*names: str) -> tuple[str, ...]:
+    return unknown_names(Headers(tuple((name, "1") for name in names)))
+
+
+def test_names_that_are_read_or_known_to_be_no_limit_are_not_reported() -> None:
+    assert unknown(*KNOWN) == ()
+
+
+def test_new_names_are_reported_without_their_values() -> None:
+    assert unknown(*KNOWN, "x-ratelimit-mood", "x-rate-limit", "x-ratelimitbymood") == (
+        "x-rate-limit", "x-ratelimit-mood", "x-ratelimitbymood",
+    )  # fmt: skip
+
+
+def test_a_flood_of_new_names_is_bounded() -> None:
+    found = unknown(*(f"x-ratelimit-{'n' * number}" for number in range(100)))
+    assert len(found) == MAX_UNKNOWN
+    assert all(len(name) <= MAX_NAME for name in found)
+
+
+@given(st.lists(st.text(max_size=12).map(lambda text: f"x-ratelimit-{text}"), max_size=20))
+def test_any_names_are_reported_as_plain_words(names: list[str]) -> None:
+    for name in unknown(*names):
+        assert name.isascii()
+        assert name.replace("-", "").replace("_", "").isalnum()

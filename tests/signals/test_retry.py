@@ -24,6 +24,8 @@ def headers(**lines: str) -> Headers:
     ("lines", "expected"),
     [
         ({"retry_after": "7"}, 7.0), ({"retry_after": "0"}, 0.0), ({"retry_after": "1.5"}, 1.5),
+        ({"x_ms_retry_after_ms": "2500", "retry_after": "7"}, 2.5),
+        ({"retry_after_ms": "1500", "x_ms_retry_after_ms": "9"}, 1.5),
         ({"retry_after_ms": "1500", "retry_after": "7"}, 1.5), ({"retry_after_ms": "soon", "retry_after": "7"}, 7.0),
         ({"retry_after": "Wed, 19 Aug 2026 14:34:09 GMT"}, 9.0), ({"retry_after": DATE}, 0.0),
         ({"retry_after": "Wed, 19 Aug 2026 14:33:00 GMT"}, 0.0), ({"retry_after": "2m0s"}, 120.0),

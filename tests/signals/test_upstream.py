@@ -14,7 +14,9 @@ from collector.model import Headers, UpstreamFacts
 from collector.signals.upstream import (
     MAX_PHASES,
     ORCA_NAMES,
+    as_the_provider_said,
     client_request_id,
+    is_deprecated,
     load_is_unreadable,
     orca,
     served_model,
@@ -144,8 +146,86 @@ def test_a_trace_id_comes_out_of_a_valid_traceparent_only(text: str, valid: bool
     assert trace_id(Headers((("traceparent", text),))) == ("a" * 32 if valid else None)
 
 
+def test_fireworks_counts_in_seconds_where_there_is_a_fraction() -> None:
+    told = facts(
+        ("fireworks-server-time-to-first-token", "0.25"), ("fireworks-server-processing-time", "1.5"),
+        ("fireworks-prefill-duration", "0.125"), ("fireworks-prefill-queue-duration", "0.0"),
+        ("fireworks-generation-queue-duration", "0"),
+    )  # fmt: skip
+    assert told.phases == {"first_token": 0.25, "total": 1.5, "prefill": 0.125, "queue": 0.0, "decode_queue": 0.0}
+
+
+def test_a_bare_number_of_fireworks_could_be_two_units_and_is_neither() -> None:
+    assert facts(("fireworks-server-time-to-first-token", "150"), ("fireworks-prefill-duration", "soon")).phases == {}
+
+
+def test_gateways_state_their_share_in_milliseconds() -> None:
+    told = facts(
+        ("x-litellm-response-duration-ms", "1250.5"), ("x-litellm-overhead-duration-ms", "12.5"),
+        ("x-kong-upstream-latency", "96"), ("x-kong-proxy-latency", "20"), ("x-kong-response-latency", "18"),
+    )  # fmt: skip
+    assert told.phases == pytest.approx({
+        "litellm_response": 1.2505, "litellm_overhead": 0.0125, "kong_upstream": 0.096, "kong_proxy": 0.02,
+        "kong_response": 0.018,
+    })  # fmt: skip
+
+
+def test_text_generation_inference_counts_in_milliseconds() -> None:
+    told = facts(
+        ("x-total-time", "6237"), ("x-validation-time", "0"), ("x-queue-time", "22"), ("x-inference-time", "6214"),
+        ("x-time-per-token", "12"), ("x-compute-time", "6237"),
+    )  # fmt: skip
+    assert told.phases == {"total": 6.237, "validation": 0.0, "queue": 0.022, "inference": 6.214, "per_token": 0.012}
+
+
+def test_what_litellm_passes_on_is_read_as_the_provider_said_it() -> None:
+    given = Headers((
+        ("llm_provider-retry-after", "7"), ("llm_provider-x-request-id", "inner"), ("x-request-id", "outer"),
+    ))  # fmt: skip
+    read = as_the_provider_said(given)
+    assert (read.first("retry-after"), read.first("x-request-id")) == ("7", "outer")
+    assert read.all("x-request-id") == ["outer", "inner"]
+    plain = Headers((("x-request-id", "outer"),))
+    assert as_the_provider_said(plain) is plain
+
+
+@pytest.mark.parametrize(
+    ("text", "load"),
+    [("42.5%", 0.425), ("0%", 0.0), ("100%", 1.0), ("130%", 1.0), (" 7% ", 0.07), ("5000%", None), ("0.4", None),
+     ("-1%", None), ("%", None), ("high", None)],
+)  # fmt: skip
+def test_the_utilization_of_an_azure_deployment_is_its_load(text: str, load: float | None) -> None:
+    told = facts(("azure-openai-deployment-utilization", text))
+    assert told.model_load == (None if load is None else pytest.approx(load))
+    assert facts(("azure-openai-deployment-utilization", text), ("x-model-load", "0.5")).model_load == 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("deprecation", "@1688169599", True), ("deprecation", "true", True),
+        ("deprecation", "Sun, 11 Nov 2018 23:59:59 GMT", True), ("deprecation", "false", False),
+        ("deprecation", "", False), ("sunset", "Sat, 31 Dec 2018 23:59:59 GMT", True), ("sunset", "soon", False),
+        ("x-api-warning", "model 'm' is deprecated and will be removed September 15", True),
+        ("x-api-warning", "You have not yet added your payment method", False),
+        ("warning", '299 - "This endpoint reaches its end of life"', True), ("warning", "110 - stale", False),
+        ("x-other", "deprecated", False),
+    ],
+)  # fmt: skip
+def test_a_deprecation_is_a_date_a_flag_or_a_warning_in_words(name: str, value: str, expected: bool) -> None:
+    assert is_deprecated(Headers(((name, value),))) is expected
+
+
+@pytest.mark.parametrize("name", ["x-ms-region", "x-groq-region", "x-ppl-region", "x-region", "x-served-region"])
+def test_the_region_that_served_stands_beside_the_one_asked_for(name: str) -> None:
+    told = facts((name, "me-central-1"), request=Headers((("x-data-residency", "eu"),)))
+    assert (told.residency_requested, told.region) == ("eu", "me-central-1")
+
+
 NAMES = st.sampled_from([
     "x-trace-detail", "x-model-load", "server-timing", "endpoint-load-metrics", "x-queue-time", "openai-processing-ms",
+    "fireworks-prefill-duration", "azure-openai-deployment-utilization", "deprecation", "sunset", "x-api-warning",
+    "llm_provider-x-queue-time", "endpoint-load-metrics-bin",
     "x-cache-hit", "x-region", "x-request-id", "openai-model", "traceparent",
 ])  # fmt: skip
 JUNK: st.SearchStrategy[Any] = st.dictionaries(
@@ -159,7 +239,8 @@ VALUES = st.text(max_size=40) | st.floats().map(str) | JUNK | st.lists(
 
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=6))
 def test_any_headers_give_finite_facts(lines: list[tuple[str, str]]) -> None:
-    headers = Headers(tuple(lines))
+    headers = as_the_provider_said(Headers(tuple(lines)))
+    assert isinstance(is_deprecated(headers), bool)
     told = upstream_facts(headers, headers)
     for value in (
         *told.phases.values(),

@@ -147,3 +147,9 @@ TEXTS = (
 def test_any_text_is_unknown_or_finite_and_never_negative(text: str, arrived: float | None, bare: str | None) -> None:
     for value in (number(text), ratio(text), duration(text), moment(text), seconds_until(text, arrived, bare)):
         assert value is None or (math.isfinite(value) and value >= 0)
+
+
+def test_a_span_or_a_time_without_end_is_none() -> None:
+    assert duration("1s" * 64) == 64.0
+    assert duration("1s" * 65) is None
+    assert moment("2026-08-19T14:34:00Z" + " " * 100) is None

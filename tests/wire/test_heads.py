@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.model import Headers
-from collector.wire.heads import MAX_LINES, path_of, request_head, response_head
+from collector.wire.heads import MAX_LINES, known_line, path_of, request_head, response_head
 
 
 def test_a_request_head_is_method_target_and_headers() -> None:
@@ -46,6 +46,26 @@ def test_the_status_is_three_digits(line: bytes, status: int) -> None:
 )  # fmt: skip
 def test_a_path_has_no_host_and_no_query(target: str, path: str) -> None:
     assert path_of(target) == path
+
+
+def test_a_line_that_is_no_utf_8_leaves_the_others_as_they_are() -> None:
+    headers = response_head(b"HTTP/1.1 200 OK\r\nX-A: caf\xc3\xa9\r\nX-B: caf\xe9\r\n\r\n").headers
+    assert headers.lines == (("x-a", "café"), ("x-b", "café"))
+
+
+def test_lines_of_requests_are_not_remembered() -> None:
+    kept = known_line.cache_info().currsize
+    request_head(b"POST / HTTP/1.1\r\nAuthorization: Bearer only-here\r\n\r\n")
+    assert known_line.cache_info().currsize == kept
+
+
+@given(st.lists(st.sampled_from([b"A: 1", b"a:2", b" B :  3 ", b"none", b"", b": x", b"c\xff: y"]), max_size=6))
+def test_requests_and_responses_have_their_lines_read_alike(lines: list[bytes]) -> None:
+    block = b"".join(b"\r\n" + line for line in lines)
+    headers = response_head(b"HTTP/1.1 200 OK" + block).headers
+    assert request_head(b"GET / HTTP/1.1" + block)[2] == headers
+    for name, _ in headers.lines:
+        assert headers.first(name) == headers.all(name)[0]
 
 
 def test_a_flood_of_lines_is_bounded() -> None:

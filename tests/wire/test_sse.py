@@ -172,3 +172,9 @@ def test_json_goes_through_whole(messages: list[dict[str, str]]) -> None:
     assert [json.loads(data) for data in data_of(body)] == [
         json.loads(json.dumps(m, ensure_ascii=False).encode("utf-8", "replace")) for m in messages
     ]
+
+
+@pytest.mark.parametrize("name", ["a", "n" * 57, "n" * 58, "n" * 200, " é ", ""])
+def test_a_name_is_the_same_in_an_event_that_comes_whole_as_in_one_that_is_cut(name: str) -> None:
+    body = f"event: {name}\ndata: {{}}\n\n".encode()
+    assert frames_of([body]) == frames_of([body[:-1], body[-1:]])
