@@ -104,5 +104,6 @@ class Receiver(asyncio.Protocol):
 
     def _hang_up(self, why: str) -> None:
         log.error("hung up on a proxy worker, whose events could not be read: %s", why)
+        self._worker.open.clear()  # the worker lives and counts them itself, as `analyst_lost`
         if self._transport is not None:
             self._transport.abort()

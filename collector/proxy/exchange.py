@@ -438,6 +438,8 @@ class Exchange(Watch):
         """Answer in the upstream's stead. Nothing of an answer has reached the client yet."""
         if self._ended:
             return
+        if how != "client_disconnect":
+            self._plane.complain(self.destination.route, problem.message)
         linger = linger or not self.request_done
         close = linger or self._head.wants_close or self._plane.draining
         self._client.send(problem_answer(problem, bodyless=self._head.method == b"HEAD", close=close))

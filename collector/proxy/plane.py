@@ -17,6 +17,7 @@ from collector.proxy.tap import Tap
 REFUSED_REASONS = ("no_route", "bad_request", "head_over_cap", "unsupported_protocol", "over_connections", "draining")
 
 MOST_TURNED_AWAY = 1000  # beyond it, connections over the bound are closed without a word
+SAY_AGAIN = 60.0  # seconds between two lines about the same route
 
 LOG = logging.getLogger("semhealth.proxy")
 
@@ -61,11 +62,20 @@ class Plane:
         self.draining = False
         self.lag = 0.0
         self._last = 0
+        self._complained: dict[str, float] = {}
 
     def next_id(self) -> int:
         """The number of the next exchange; they grow over the life of the worker."""
         self._last += 1
         return self._last
+
+    def complain(self, route: str, what: str) -> None:
+        """Say in one line what is wrong with a route's upstream, at most once in SAY_AGAIN seconds each."""
+        now = self.monotonic()
+        said = self._complained.get(route)
+        if said is None or now - said >= SAY_AGAIN:
+            self._complained[route] = now  # bounded by the routes
+            LOG.warning("route %s: %s; requests are answered with an error that names semhealth", route, what)
 
     def vitals(self) -> ProxyVitals:
         """The totals as they stand; the worst lag since they were last asked for."""

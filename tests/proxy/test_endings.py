@@ -286,6 +286,23 @@ async def test_a_refused_connection_is_a_502_that_names_only_the_host(side: Any)
         assert side.analyst.body(number, from_upstream=False) == b"hi"
 
 
+async def test_an_unreachable_upstream_is_said_once_and_names_only_route_and_host(
+    side: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    free = socket.socket()
+    free.bind(("127.0.0.1", 0))
+    await side.start(f"http://localhost:{free.getsockname()[1]}/secret-path")
+    peer = await side.dial()
+    for _ in range(3):
+        await peer.send(b"POST /x?key=CANARY HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+        await _error(peer)
+    said = [record.getMessage() for record in caplog.records if "cannot connect to localhost" in record.getMessage()]
+    assert len(said) == 1
+    assert "route default" in said[0]
+    assert "CANARY" not in said[0]
+    assert "secret" not in said[0]
+
+
 async def test_a_name_that_does_not_resolve_is_a_502(side: Any) -> None:
     await side.start("http://nothing.invalid")
     peer = await side.dial()
