@@ -163,12 +163,13 @@ def _greeting(settings: Settings, addresses: Mapping[str, str]) -> str:
 def _check_log_file(settings: Settings) -> None:
     """Whether the exchange log can be written, before anything is started."""
     from collector.supervisor import StartError
+    from exporters.exchange_log import check_path
 
     path = settings.exporters.exchange_log.path
     if path is None:
         return
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
+        check_path(path)
     except OSError as error:
         raise StartError(
             f"exchange log: cannot write {path}: {error.strerror}; choose another file with --exchange-log"
@@ -182,6 +183,7 @@ def _demo(given: argparse.Namespace) -> int:
     try:
         settings = _load(given, upstream="http://127.0.0.1:1", **_settings_flags(given))
         logging.basicConfig(level="WARNING", format=LOG_FORMAT)
+        _check_log_file(settings)
         return asyncio.run(demo.run(settings, given.simulator, given.rate, given.duration))
     except ConfigError as error:
         return _complain(error)

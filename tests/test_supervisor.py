@@ -128,7 +128,7 @@ def test_ipv6_addresses_are_understood() -> None:
         listening = bind_tcp("listen", "[::1]:0")
     except StartError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-            pytest.skip("this machine has no IPv6 loopback")
+            pytest.skip("this machine has no IPv6 loopback")  # containers often have none
         raise
     assert listening.family == socket.AF_INET6
     listening.close()

@@ -72,11 +72,8 @@ def test_the_image_runs_as_nobody_in_particular_and_says_when_it_is_well() -> No
 # ---------------------------------------------------------------- Compose
 
 
-def test_docker_compose_takes_the_file() -> None:
-    docker_compose = shutil.which("docker-compose")
-    if docker_compose is None:
-        pytest.skip("docker-compose is not installed; the other tests read the file all the same")
-    run(docker_compose, "--file", str(COMPOSE), "--profile", "demo", "config", "--quiet")
+def test_docker_compose_takes_the_file(needs_binary: Callable[[str], str]) -> None:
+    run(needs_binary("docker-compose"), "--file", str(COMPOSE), "--profile", "demo", "config", "--quiet")
 
 
 def test_the_simulation_is_started_only_when_it_is_asked_for() -> None:
