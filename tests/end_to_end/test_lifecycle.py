@@ -369,7 +369,7 @@ def test_two_instances_live_side_by_side(start: Callable[..., Sidecar], simulato
     call(f"{other.base}{CHAT}", chat())
     for sidecar, number in ((one, 2), (other, 1)):
         sidecar.metrics_when(lambda m, n=number: m.total("semantic_health_exchanges_total") == n, "each its own")
-        assert len(sidecar.logged()) == number
+        wait_until(lambda s=sidecar, n=number: len(s.logged()) == n, "the log has them too")
     assert one.end() == 0
     assert call(f"{other.base}{CHAT}", chat()).status == 200
 
