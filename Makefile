@@ -58,6 +58,7 @@ bench: $(VENV)/.dev ## Measure the sidecar against its peers; see bench/README.m
 docs: $(VENV)/.dev ## Write the generated pages, dashboards and schemas anew
 	$(BIN)/python -m tools.build_config_docs
 	$(BIN)/python -m tools.build_dashboards
+	$(BIN)/python -m tools.build_findings_index
 	$(BIN)/semhealth metrics > docs/metrics.md
 
 clean: ## Remove what make made

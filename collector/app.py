@@ -27,7 +27,7 @@ from collector.analyst.fold import RouteFacts, Rules
 from collector.analyst.ledger import Ledger
 from collector.analyst.receiver import Receiver
 from collector.analyst.scorer import EmbeddingScorer
-from collector.config import Settings, extra_labels, parse_upstream, routes_of
+from collector.config import ConfigError, FindingSettings, Route, Settings, extra_labels, parse_upstream, routes_of
 from collector.dialects.anthropic_completions import AnthropicCompletions
 from collector.dialects.anthropic_messages import AnthropicMessages
 from collector.dialects.bedrock_converse import BedrockConverse
@@ -47,9 +47,11 @@ from collector.dialects.token_counts import TokenCounts
 from collector.dialects.unknown import Unknown
 from collector.dialects.watsonx import WatsonxChat, WatsonxGeneration
 from collector.embedding.client import EmbeddingClient
-from collector.model import Dialect, Objective, Reading, Record
+from collector.findings.policy import DIAGNOSTIC_PREFIXES, Policy
+from collector.model import Dialect, Objective, Reading, Record, RuleSet
 from collector.prices import price_tables
 from collector.validation.client import ValidatorClient
+from collector.validation.contract import usable_contract
 from exporters.exchange_log import ExchangeLog
 from exporters.otel import OtlpExporter
 from exporters.prometheus import PrometheusExporter
@@ -141,16 +143,56 @@ def analysed_routes(settings: Settings) -> dict[str, AnalysedRoute]:
     routes = {}
     for route in routes_of(settings):
         upstream = parse_upstream(route.upstream)
+        schema, rules, loaded = _contract(route)
         routes[route.name] = AnalysedRoute(
             RouteFacts(route.name, upstream.authority, route.dialect, route.provider),
-            Path(route.contract).read_bytes() if route.contract is not None else None,
+            schema,
             tuple(route.labels.get(name, "") for name in names),
             tuple((names.index(name), header.lower()) for name, header in settings.label_headers.items()),
             tuple(
                 Objective(each.name, each.measure, each.share, each.at_most, each.at_least) for each in route.objectives
             ),
+            policy_of(settings.findings if route.findings == FindingSettings() else route.findings),
+            rules,
+            loaded,
         )
     return routes
+
+
+def _contract(route: Route) -> tuple[bytes | None, RuleSet | None, bool | None]:
+    """The schema and the rules of a route's contract, and whether it is in force; None where it states none.
+
+    It was sound when the sidecar started. If it is not any more, the route does without: the analyst must come back.
+    """
+    if route.contract is None:
+        return None, None, None
+    try:
+        contract = usable_contract(Path(route.contract))
+    except ConfigError as error:
+        for problem in error.problems:
+            log.error("route %s is judged without its contract: %s", route.name, problem)
+        return None, None, False
+    return contract.schema, contract.rule_set(), True
+
+
+STRICT_SYSTEM_PROMPT = 128  # tokens, R13
+
+
+def policy_of(settings: FindingSettings) -> Policy:
+    """The settings as the rules read them."""
+    tokens = settings.system_prompt_tokens
+    if tokens is None and settings.profile == "strict":
+        tokens = STRICT_SYSTEM_PROMPT
+    prefixes = settings.diagnostic_prefixes
+    return Policy(
+        off=frozenset(settings.off),
+        system_prompt_tokens=tokens,
+        checked_headers=settings.checked_headers,
+        aliases=frozenset((alias.asked, alias.served) for alias in settings.aliases),
+        diagnostic_prefixes=DIAGNOSTIC_PREFIXES if prefixes is None else prefixes,
+        overload_load=settings.overload_load,
+        retry_storm=settings.retry_storm,
+    )
 
 
 class AnalystProcess:

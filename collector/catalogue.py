@@ -22,6 +22,11 @@ VALIDITY_UNCHECKED = (
 )  # fmt: skip
 VALIDITY_RESULTS = VALIDITY_CHECKED + VALIDITY_UNCHECKED
 VALIDITY_KINDS = ("json", "json_schema", "tool_arguments", "contract")
+RULE_RESULTS = ("kept", "broken", "not_evaluated", "skipped")  # of a contract's rule, on one answer
+RULE_REASONS = (
+    "missing", "type", "not_json", "over_bounds", "unusable", "timeout", "failed",  # why it was not evaluated
+    "email", "phone", "card", "iban", "national_id",  # the personal data that it met
+)  # fmt: skip
 RELEVANCE_REASONS = (
     "empty_output", "tool_only", "blocked", "truncated", "no_query", "no_context", "language_unsupported",
     "sampled_out", "budget", "model_not_ready",
@@ -159,6 +164,111 @@ def provider_of(host: str) -> str | None:
     return None
 
 
+# ---------------------------------------------------------------- finding rules (docs/findings/)
+
+Severity = Literal["info", "warning", "critical"]
+
+
+class FindingRule(Struct, frozen=True):
+    """One rule: what it saw, the names of the facts it tells, and the remedy. Its page is docs/findings/<id>.md."""
+
+    id: str
+    side: Literal["request", "response"]
+    severity: Severity
+    saw: str
+    facts: tuple[str, ...]
+    remedy: str
+
+
+FINDING_RULES: tuple[FindingRule, ...] = (
+    FindingRule("system_prompt_long", "request", "warning", "The system prompt is longer than the route's limit.",
+                ("tokens", "limit"),
+                "Shorten the system prompt; move examples and background to the user's message or to a cached prefix."),
+    FindingRule("markup_comments", "request", "warning", "The system prompt holds XML or HTML comments.",
+                ("comments",),
+                "Remove comments when the template is rendered: the model reads them, and each change of one loses the "
+                "prompt cache."),
+    FindingRule("cr_lf", "request", "info", "The system prompt has CR LF line ends.", (),
+                "Write line ends as LF: CR LF costs tokens and makes another prompt of the same text for caches."),
+    FindingRule("late_constraints", "request", "info",
+                "A constraint on the whole answer stands late in a long system prompt and is vague, or conflicts with "
+                "an earlier one.", ("kind",),
+                "State each global constraint once, at the front of the system prompt, so that it can be checked."),
+    FindingRule("schema_feature_refused", "request", "warning",
+                "The schema of the structured output uses what the provider refuses or ignores.",
+                ("feature", "refused"),
+                "Write the schema without that feature: inline references, and name properties instead of patterns."),
+    FindingRule("invalid_header_value", "request", "warning",
+                "A header that the route names is not 1 to 64 letters, digits, `_` and `-`.", ("header",),
+                "Send an id of letters, digits, `_` and `-`, at most 64 long; hash or encode anything else."),
+    FindingRule("include_usage_missing", "request", "warning",
+                "A streamed answer told no usage, and the request had not asked for it.", ("provider",),
+                "Send `stream_options: {include_usage: true}`; without it cost and tokens of the stream are unknown."),
+    FindingRule("max_tokens_low", "request", "info",
+                "The limit of output tokens is below 1.5 times the longest answer in the history.",
+                ("max_tokens", "longest_answer_tokens"),
+                "Raise the limit of output tokens to at least 1.5 times the longest answer that is expected."),
+    FindingRule("early_retry", "request", "warning",
+                "A request came back before the time to wait, which a throttling answer had named, had passed.", (),
+                "Honour `Retry-After`, with jitter; leave retries to one layer of the client."),
+    FindingRule("retry_storm", "request", "critical", "Requests came back too early many times within a minute.",
+                ("early_retries", "seconds"),
+                "Stop retries of the service, wait until the hint has passed, and come back slowly with a budget of "
+                "retries."),
+    FindingRule("client_timeout_short", "request", "warning",
+                "The client's time-out is shorter than answers of this model need.", ("timeout", "recommended"),
+                "Set the time-out to what `semantic_health_recommended_timeout_seconds` says, or ask for fewer "
+                "tokens."),
+    FindingRule("model_downgrade", "response", "warning", "The model that answered is not the one that was asked for.",
+                ("asked", "served", "differs"),
+                "Ask the provider or the gateway why; where it is an alias, list it under `findings.aliases`."),
+    FindingRule("cut_by_length", "response", "warning", "The answer was cut by its limit of tokens.",
+                ("finish", "max_tokens", "output_tokens"),
+                "Raise the limit of output tokens, or ask for a shorter answer; treat the answer as incomplete."),
+    FindingRule("cold_start", "response", "info",
+                "The prompt took far longer to read than of late while the load was normal, or a model was loaded.",
+                ("prefill", "usual", "load_time"),
+                "Keep the model warm with regular traffic or reserved capacity; leave first requests a longer "
+                "time-out."),
+    FindingRule("cache_hit_collapse", "response", "warning",
+                "The share of the prompt that comes from the cache fell far below its recent level.",
+                ("hit_ratio", "usual"),
+                "Look for what changed at the front of the prompt: a date, an id, another order of tools or passages."),
+    FindingRule("diagnostic_mode", "response", "critical",
+                "The upstream's request id begins with a prefix of its internal traffic.", ("prefix",),
+                "Send no further tests and pause what can wait for five minutes: such answers are not what production "
+                "gives. Tell the provider the request id."),
+    FindingRule("overload_coming", "response", "warning", "The model's load has been high for several seconds.",
+                ("load", "seconds"),
+                "Shed or delay work that can wait, before the upstream refuses it."),
+    FindingRule("quota_running_out", "response", "warning",
+                "At the present pace an allowance runs out sooner than it resets.",
+                ("scope", "window", "remaining", "limit", "seconds_left", "reset_after"),
+                "Slow down or spread the work now; ask for a higher limit where this is usual traffic."),
+    FindingRule("answer_repeats", "response", "warning", "The answer ends in one text repeated over and over.",
+                ("period_chars", "repeats"),
+                "Set a limit of tokens and a repetition penalty, raise the temperature a little, or shorten the "
+                "context."),
+    FindingRule("answer_empty", "response", "warning", "The answer is complete and says nothing.",
+                ("finish", "output_tokens"),
+                "Look at stop sequences and at the last message of the prompt; ask again where that is safe."),
+    FindingRule("stream_stalls", "response", "warning", "The stream stood still for longer than the stall threshold.",
+                ("stalls", "longest_gap"),
+                "Compare load and phases at that time; let clients show that they still wait instead of giving up."),
+    FindingRule("usage_missing", "response", "info", "The answer is complete and told no usage.", ("provider",),
+                "Ask the provider for usage: without it cost and tokens of these answers are unknown."),
+    FindingRule("wrong_region", "response", "critical", "The region that served is not the one that was asked for.",
+                ("asked", "served"),
+                "Stop sending data that must stay in its region, and take the request id to the provider."),
+    FindingRule("deprecation", "response", "info", "The answer announces that the model or the API will go away.", (),
+                "Find the date in the provider's `Deprecation` or `Sunset` header and plan the move."),
+    FindingRule("text_corrected", "response", "info",
+                "The text that the provider repeated in full differs from the text that it had streamed.",
+                ("correction_ratio",),
+                "Use the final text, not the joined deltas, for what is stored or acted on."),
+)  # fmt: skip
+FINDING_RULE: dict[str, FindingRule] = {rule.id: rule for rule in FINDING_RULES}
+
 # ---------------------------------------------------------------- labels
 
 
@@ -182,6 +292,8 @@ LABELS: dict[str, Label] = {
         Label("kind", "what was judged: json, json_schema, tool_arguments, contract", VALIDITY_KINDS),
         Label("result", "validity result", VALIDITY_RESULTS),
         Label("keyword", "JSON Schema keyword that failed", bound=60),
+        Label("contract_rule", "name of a rule of the route's contract", bound=60),
+        Label("contract_result", "what the rule said of the answer", RULE_RESULTS),
         Label("language", "script of query and answer", LANGUAGES),
         Label("scope", "what a limit counts", bound=30),
         Label("window", "over which time a limit counts, or `unknown`", bound=30),
@@ -203,7 +315,7 @@ LABELS: dict[str, Label] = {
         Label("process", "a process of the sidecar", ("proxy", "analyst", "embedder", "validator")),
         Label("version", "version of semhealth", bound=2),
         Label("metric", "a metric of this catalogue", bound=200),
-        Label("rule", "finding rule", bound=60),
+        Label("rule", "finding rule", tuple(rule.id for rule in FINDING_RULES)),
         Label("severity", "severity of a finding", ("info", "warning", "critical")),
     )
 }  # fmt: skip
@@ -267,6 +379,12 @@ METRICS: tuple[Metric, ...] = (
            "Judgements of structured output: one per choice and per tool call.", ("route", "model", "kind", "result")),
     Metric("semantic_health_output_validation_failures_total", "counter",
            "Outputs that broke their schema, by the keyword that failed first.", ("route", "model", "keyword")),
+    Metric("semantic_health_contract_rules_total", "counter",
+           "Answers of routes whose contract has rules, by rule and by what it said of them.",
+           ("route", "model", "rule=contract_rule", "result=contract_result")),
+    Metric("semantic_health_contract_loaded", "gauge",
+           "1 when the route's contract is in force, 0 when it could not be read and the route is judged without it.",
+           ("route",)),
     # Relevance.
     Metric("semantic_health_context_relevance", "histogram", "Context relevance per scored exchange.",
            ("route", "model", "language"), "", SCORES),
@@ -331,6 +449,12 @@ METRICS: tuple[Metric, ...] = (
            "Headers that name a rate limit in a way that is not read.", ("route", "header")),
     Metric("semantic_health_deprecations_total", "counter",
            "Answers that warn that the model or the API will go away.", ("route", "model")),
+    # Findings.
+    Metric("semantic_health_findings_total", "counter", "Findings, by the rule of the catalogue that held.",
+           ("route", "model", "rule", "severity")),
+    Metric("semantic_health_recommended_timeout_seconds", "gauge",
+           "Time-out that whole answers of the model need: 1.8 times what reading the prompt and writing the answer "
+           "have taken of late.", ("route", "model"), "seconds", lives=300.0),
     # Objectives.
     Metric("semantic_health_slo_events_total", "counter", "Exchanges judged against an objective of their route.",
            ("route", "slo", "verdict=slo_verdict")),

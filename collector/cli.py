@@ -24,6 +24,7 @@ EXAMPLES = """examples:
   semhealth demo --duration 20
   semhealth check semhealth.yaml
   semhealth inspect --json recorded.jsonl capture.har
+  semhealth inspect --contract contract.yaml recorded.jsonl
 """
 
 
@@ -54,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     inspect = commands.add_parser("inspect", help="read recorded exchanges and print their records")
     inspect.add_argument("files", nargs="+", type=Path, metavar="FILE", help="JSON, JSON Lines or HAR")
     inspect.add_argument("--json", action="store_true", help="one JSON record a line")
+    inspect.add_argument("--contract", type=Path, metavar="FILE", help="try a contract; says what each rule found")
     inspect.add_argument("--config", type=Path, metavar="FILE")
     inspect.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
 
@@ -223,11 +225,18 @@ def _inspect(given: argparse.Namespace) -> int:
                 failed = True
 
     async def work(settings: Settings) -> None:
-        from collector.inspection_view import described
+        from collector.contracts.reading import Contract
+        from collector.inspection_view import RuleTally, described
+        from collector.validation.contract import usable_contract
 
-        async with Inspector(settings) as inspector:
+        contract = Contract() if given.contract is None else usable_contract(given.contract)
+        tally = RuleTally([rule.name for rule in contract.rules])
+        async with Inspector(settings, contract.schema, contract.rule_set()) as inspector:
             async for record in inspector.records(recordings()):
+                tally.add(record)
                 print(record_json(record).decode() if given.json else described(record), flush=True)
+        if contract.rules:
+            print(tally.described(), file=sys.stderr if given.json else sys.stdout)
 
     try:
         asyncio.run(work(_load(given, upstream="http://127.0.0.1:1")))

@@ -81,6 +81,26 @@ class RouteObjective(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     at_least: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
 
 
+class ModelAlias(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Two names of one model."""
+
+    asked: str
+    served: str
+
+
+class FindingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which findings are made, and from where on. None is the profile's value."""
+
+    profile: Literal["default", "strict"] = "default"
+    off: tuple[str, ...] = ()
+    system_prompt_tokens: Annotated[int, Meta(ge=1)] | None = None
+    checked_headers: tuple[str, ...] = ()
+    aliases: tuple[ModelAlias, ...] = ()
+    diagnostic_prefixes: tuple[str, ...] | None = None  # None: those of collector/findings/policy.py
+    overload_load: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.8
+    retry_storm: Annotated[int, Meta(ge=2, le=1000)] = 5  # early retries within a minute
+
+
 class Route(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One upstream behind a path prefix. The longest matching prefix wins."""
 
@@ -90,9 +110,10 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     strip_prefix: bool = True
     dialect: DialectName | None = None  # None: detected
     provider: str | None = None  # gen_ai.provider.name; None: from the upstream's host
-    contract: str | None = None  # a JSON Schema file that answers must satisfy where the request asks for none
+    contract: str | None = None  # a JSON Schema, or a contract with rules (docs/contracts.md), for answers
     labels: dict[str, str] = {}
     objectives: tuple[RouteObjective, ...] = ()
+    findings: FindingSettings = FindingSettings()  # as they stand: those of all routes
 
 
 class Tls(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -152,6 +173,7 @@ class ValidatorSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     timeout: PositiveSeconds = 1.0
     memory: Bytes = 1024 * 1024 * 1024
     queue: Annotated[int, Meta(ge=1)] = 1000
+    formats: bool = False
 
 
 class Otlp(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -201,6 +223,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     validator: ValidatorSettings = ValidatorSettings()
     exporters: Exporters = Exporters()
     privacy: Privacy = Privacy()
+    findings: FindingSettings = FindingSettings()  # of routes that say nothing of their own
     prices: str | None = None  # a YAML file of prices, looked at before those that are shipped
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

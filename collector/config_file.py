@@ -6,6 +6,7 @@ one tree of plain values that remembers where each was said; the tree is then re
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import inspect
 
-from collector.catalogue import LABELS, METRICS, label_names
+from collector.catalogue import FINDING_RULE, LABELS, METRICS, label_names
 from collector.config import (
     ConfigError,
     Problem,
@@ -40,13 +41,14 @@ from collector.config_tree import (
     is_section,
     keys_below,
     kind_of,
-    one_line,
     pattern_of,
     read_file,
     said,
     suggest,
     written,
 )
+from collector.contracts.reading import read_contract
+from collector.contracts.rule import MAX_RULES
 from collector.prices import read_table
 
 # Environment variable → key. Empty variables count as unset, as in `${NAME:-}` of a compose file.
@@ -78,7 +80,7 @@ FLAGS: dict[str, Keys] = {
     "exchange_log": ("exporters", "exchange_log", "path"),
 }
 
-MAX_CONTRACT = 4 << 20  # bytes of a contract or certificate
+MAX_CERTIFICATE = 4 << 20  # bytes
 MAX_LABELS = 8  # labels that users add
 MAX_LABEL_VALUE = 128  # bytes, as the exporter cuts them
 
@@ -223,7 +225,8 @@ class _Reader:
             try:
                 read[name] = self._read(field.type, value[name], here)
             except ConfigError as refused:
-                self.refuse(here, str(refused))
+                for problem in refused.problems:
+                    self.refuse(here, str(problem))
                 if field.required:
                     read[name] = PLACEHOLDERS[pattern_of(here)]
         return read
@@ -247,6 +250,8 @@ class _Reader:
                 read.append(self._read(item, entry, here))
             except ConfigError as refused:
                 self.refuse(here, str(refused))
+                if not isinstance(bare_type(item)[0], inspect.StructType):
+                    continue
                 inside = pattern_of(here) + "."
                 read.append(
                     {
@@ -279,6 +284,7 @@ class _Reader:
     def check_whole(self, settings: Settings, environ: Mapping[str, str] | None) -> None:
         """Note what is wrong between keys, between keys and files, and (given `environ`) with the environment."""
         self._check_routes(settings)
+        self._check_rule_names(settings)
         self._check_ports(settings)
         self._check_tls(settings)
         if len(extra_labels(settings)) > MAX_LABELS:
@@ -339,6 +345,17 @@ class _Reader:
                     ("upstream",),
                     f"stands for a route named default, and routes[{names['default']}] has that name; rename the route",
                 )
+
+    def _check_rule_names(self, settings: Settings) -> None:
+        """Rule names are values of one label, over all routes."""
+        names: set[str] = set()
+        for index, route in enumerate(settings.routes):
+            if route.contract is None or not self.stands(("routes", index, "contract")):
+                continue
+            with contextlib.suppress(ConfigError):  # it was read a moment ago, and has been said
+                names.update(rule.name for rule in read_contract(Path(route.contract)).rules)
+        if len(names) > MAX_RULES:
+            self.refuse(("routes",), f"their contracts name {len(names)} rules; at most {MAX_RULES} can be told apart")
 
     def _check_objectives(self, index: int, route: Route) -> None:
         names: set[str] = set()
@@ -402,6 +419,8 @@ def _overlap(host: str, other: str) -> bool:
 def _singular(keys: Keys) -> str:
     if "objectives" in keys:
         return "objective"
+    if "aliases" in keys:
+        return "alias"
     return "route" if keys[:1] == ("routes",) else "section"
 
 
@@ -484,6 +503,10 @@ PLACEHOLDERS: dict[str, object] = {
     "routes[].objectives[].name": "refused",
     "routes[].objectives[].measure": "errors",
     "routes[].objectives[].share": 0.5,
+    "routes[].findings.aliases[].asked": "refused",
+    "routes[].findings.aliases[].served": "refused",
+    "findings.aliases[].asked": "refused",
+    "findings.aliases[].served": "refused",
 }  # so that reading goes on
 FILES = {
     "routes[].contract",
@@ -502,6 +525,7 @@ LEAST_HEAD = 1024
 
 _LABEL_NAME = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,63}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_ID_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/+=-]{1,63}")
 _PROVIDER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 # Names of the catalogue, of Prometheus (set on scraping and on export) and of histograms.
@@ -542,19 +566,15 @@ def _check_provider(value: object) -> object:
 def _check_contract(value: object) -> object:
     if value is None:
         return None
-    content = read_file(Path(str(value)), MAX_CONTRACT)
-    try:
-        schema: object = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{value}: not JSON: {one_line(str(error))}") from error
-    if not isinstance(schema, dict | bool):
-        raise ConfigError(f"{value}: expected a JSON Schema, which is an object, got {kind_of(schema)}")
+    from collector.validation.contract import usable_contract  # noqa: PLC0415 - only where a route states one
+
+    usable_contract(Path(str(value)))
     return value
 
 
 def _check_readable(value: object) -> object:
     if value is not None:
-        read_file(Path(str(value)), MAX_CONTRACT)
+        read_file(Path(str(value)), MAX_CERTIFICATE)
     return value
 
 
@@ -609,6 +629,34 @@ def _check_prices(value: object) -> object:
     return value
 
 
+def _check_rule(value: object) -> object:
+    rule = str(value)
+    if rule not in FINDING_RULE:
+        remedy = suggest(rule, sorted(FINDING_RULE)) or "; docs/findings/README.md lists them"
+        raise ConfigError(f"no finding rule is called {shown(rule)}{remedy}")
+    return value
+
+
+def _check_request_header(value: object) -> object:
+    name = str(value).lower()
+    if _HEADER_NAME.fullmatch(name) is None:
+        raise ConfigError(f"expected the name of a request header such as x-request-id, got {shown(str(value))}")
+    return name
+
+
+def _check_model(value: object) -> object:
+    name = str(value)
+    if not name.strip() or len(name) > 256 or not name.isprintable():
+        raise ConfigError(f"expected the name of a model, 1 to 256 characters, got {shown(name)}")
+    return value
+
+
+def _check_id_prefix(value: object) -> object:
+    if _ID_PREFIX.fullmatch(str(value)) is None:
+        raise ConfigError(f"expected the beginning of a request id such as internal-, got {shown(str(value))}")
+    return value
+
+
 CHECKS: dict[str, Callable[[object], object]] = {
     "upstream": _check_upstream,
     "listen": _check_address,
@@ -626,5 +674,16 @@ CHECKS: dict[str, Callable[[object], object]] = {
     "exporters.otlp.endpoint": _check_endpoint,
     "privacy.hmac_key_env": _check_variable,
     "prices": _check_prices,
+    **{
+        f"{where}findings.{key}": check
+        for where in ("", "routes[].")
+        for key, check in (
+            ("off[]", _check_rule),
+            ("checked_headers[]", _check_request_header),
+            ("aliases[].asked", _check_model),
+            ("aliases[].served", _check_model),
+            ("diagnostic_prefixes[]", _check_id_prefix),
+        )
+    },
 }
 NAMED_CHECKS: dict[str, Callable[[str], str]] = {"labels": _check_label_value, "label_headers": _check_header}

@@ -13,6 +13,30 @@ from collector.config import DURATION_PATTERN, SIZE_PATTERN, Settings, format_du
 from collector.config_file import FILE_VARIABLE, KEY_VARIABLE, VARIABLES
 from collector.config_tree import SETTINGS, Keys, bare_type, is_section, keys_below, pattern_of
 
+_FINDINGS = {
+    "profile": (
+        "`strict` takes the limits of the source documents: system prompts of at most 128 tokens. `default` has no "
+        "such limit."
+    ),
+    "off": "Ids of rules that make no finding, of docs/findings/README.md.",
+    "system_prompt_tokens": (
+        "Longest system prompt, in tokens as they are estimated: one per 4 characters, one per character of Chinese, "
+        "Japanese or Korean. Left out, the profile decides."
+    ),
+    "checked_headers": "Request headers whose values must be 1 to 64 letters, digits, `_` and `-`.",
+    "aliases": "Pairs of names that are one model, so that no downgrade is found between them.",
+    "aliases[].asked": "Name as requests give it.",
+    "aliases[].served": "Name as answers give it.",
+    "diagnostic_prefixes": (
+        "Beginnings of request ids that an upstream gives to its internal traffic. Left out: `anthropic-internal-`, "
+        "`internal-`, `diagnostic-` and `debug-`."
+    ),
+    "overload_load": "A model load above this for 3 seconds announces an overload.",
+    "retry_storm": "So many requests that came back too early within a minute are a storm.",
+}
+_FINDINGS_OF_ALL = {f"findings.{key}": text for key, text in _FINDINGS.items()}
+_FINDINGS_OF_ROUTES = {f"routes[].findings.{key}": text for key, text in _FINDINGS.items()}
+
 # One sentence or two per key and section, in Markdown. A test holds this table against the types, both ways.
 DESCRIPTIONS: dict[str, str] = {
     "upstream": (
@@ -39,7 +63,8 @@ DESCRIPTIONS: dict[str, str] = {
         "How bodies are read; `unknown` reads nothing of them. Detected from each request when left out."
     ),
     "routes[].provider": "Value of `gen_ai.provider.name`. Taken from the upstream's host when left out.",
-    "routes[].contract": "A JSON Schema file that answers must satisfy where the request itself asks for no schema.",
+    "routes[].contract": "A JSON Schema, or a contract with `schema` and `rules` (docs/contracts.md), for answers. "
+    "The schema counts where the request itself asks for none.",
     "routes[].objectives": "What the route promises; judged per exchange, see docs/metrics.md.",
     "routes[].objectives[].name": "Value of the label `slo`. Names must differ within a route.",
     "routes[].objectives[].measure": (
@@ -50,6 +75,8 @@ DESCRIPTIONS: dict[str, str] = {
     "routes[].objectives[].share": "Share of the exchanges that must meet it, between 0 and 1.",
     "routes[].objectives[].at_most": "The longest time that meets it.",
     "routes[].objectives[].at_least": "The lowest score that meets it, up to 1.",
+    "routes[].findings": "As `findings` below, for this route alone; it replaces them as a whole.",
+    **_FINDINGS_OF_ROUTES,
     "routes[].labels": "Fixed labels for the metrics of this route.",
     "routes[].labels.<name>": (
         "Value of the label, 1 to 128 bytes. Where `label_headers` has the same label, it stands for requests "
@@ -115,6 +142,10 @@ DESCRIPTIONS: dict[str, str] = {
     ),
     "validator.memory": "Address space of the process. At least 64MiB.",
     "validator.queue": "Judgements that may wait; further ones are skipped, and counted.",
+    "validator.formats": (
+        "Whether a schema's `format` (`date`, `uuid`, …) must hold, as far as the installed libraries know it. JSON "
+        "Schema calls it an annotation, and providers do not enforce all of them."
+    ),
     "exporters": "Where readings go beside `/metrics`.",
     "exporters.otlp": "OTLP metrics. What is left out follows the standard `OTEL_*` variables; headers always do.",
     "exporters.otlp.endpoint": (
@@ -135,6 +166,8 @@ DESCRIPTIONS: dict[str, str] = {
         "leaves hashes out."
     ),
     "privacy.hmac_key_env": "Name of the environment variable that holds the key for `hmac`.",
+    "findings": "Which findings are made, and from where on, on routes that have no `findings` of their own.",
+    **_FINDINGS_OF_ALL,
     "prices": (
         "A YAML file of prices, looked at before the table that is shipped (`collector/prices.yaml`, which explains "
         "its shape). A model that neither has is given no cost."

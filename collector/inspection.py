@@ -14,10 +14,11 @@ import msgspec
 
 from collector.analyst.fold import ExchangeFold, RouteFacts, Rules
 from collector.analyst.scorer import EmbeddingScorer
-from collector.app import SystemClock, rules_of
+from collector.app import SystemClock, policy_of, rules_of
 from collector.catalogue import PROVIDER_NAMES
 from collector.config import EmbedderSettings, Settings
 from collector.embedding.client import EmbeddingClient
+from collector.findings.judge import Findings
 from collector.measures import relevance, validity
 from collector.model import (
     BytesSeen,
@@ -27,6 +28,7 @@ from collector.model import (
     Record,
     RequestSeen,
     ResponseSeen,
+    RuleSet,
     Timing,
 )
 from collector.recorded import Recording
@@ -58,11 +60,13 @@ def exchange_of(recording: Recording, rules: Rules) -> Exchange:
 class Inspector:
     """Judges and scores recorded exchanges, with a validator and an embedder of its own."""
 
-    def __init__(self, settings: Settings, contract: bytes | None = None) -> None:
+    def __init__(self, settings: Settings, contract: bytes | None = None, rules: RuleSet | None = None) -> None:
         unhurried = EmbedderSettings(cpu_share=1.0, timeout=60.0, kind=settings.embedder.kind)
         self._settings = msgspec.structs.replace(settings, embedder=unhurried, log_level="error")
         self._rules = rules_of(settings)
         self._contract = contract
+        self._contract_rules = rules
+        self._findings = Findings({ROUTE: policy_of(settings.findings)})
         self._stack = contextlib.AsyncExitStack()
         self._clients: tuple[ValidatorClient, EmbeddingClient] | None = None
 
@@ -76,7 +80,7 @@ class Inspector:
         """A record for each, in order. Raises RecordingError where a file turns out to be no recording."""
         for recording in recordings:
             exchange = exchange_of(recording, self._rules)
-            tasks = validity.tasks(exchange, self._contract)
+            tasks = validity.tasks(exchange, self._contract, self._contract_rules)
             reason = relevance.reason_not_scored(exchange)
             wants_score = reason is None or relevance.may_score_answer(exchange)
             needs_judge = any(task.result is None for task in tasks)
@@ -91,7 +95,12 @@ class Inspector:
             else:
                 judged = tuple(validity.judgement(task, task.result or "skipped") for task in tasks)
                 scored = relevance.unscored(exchange, reason or "model_not_ready")
-            yield msgspec.structs.replace(exchange.record, validity=validity.validity(judged), relevance=scored)
+            yield msgspec.structs.replace(
+                exchange.record,
+                validity=validity.validity(judged),
+                relevance=scored,
+                findings=self._findings.judge(exchange),
+            )
 
     async def _started(self) -> tuple[ValidatorClient, EmbeddingClient]:
         if self._clients is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -290,11 +290,28 @@ class Listener(Protocol):
 
 
 class Expectation(Struct, frozen=True):
-    """The structured output that the request asked for; `schema` is JSON text, None for plain JSON."""
+    """The structured output that the request asked for; `schema` is JSON text, None for plain JSON.
+
+    With `is_text` no JSON was asked for but a bare text, which the schema describes as a JSON string.
+    """
 
     kind: Literal["json", "json_schema"]
     schema: bytes | None = None
     name: str | None = None
+    is_text: bool = False
+
+
+class PromptFacts(Struct, frozen=True, gc=False):
+    """What the words of a prompt are like, without the words. Tokens are estimated, see dialects/prompt.py.
+
+    `late_constraint` is `vague` or `conflict`; `longest_answer_tokens` is of the assistant's turns in the history.
+    """
+
+    system_tokens: int | None = None
+    system_comments: int = 0  # markup comments in the system prompt
+    has_cr_lf: bool = False  # in the system prompt
+    late_constraint: str | None = None
+    longest_answer_tokens: int | None = None
 
 
 class RequestFacts(Struct, frozen=True):
@@ -308,6 +325,9 @@ class RequestFacts(Struct, frozen=True):
     context: tuple[str, ...] = ()
     max_output_tokens: int | None = None
     service_tier: str | None = None  # as asked for; it decides what tokens cost
+    prompt: PromptFacts | None = None
+    fallback_models: tuple[str, ...] = ()  # that may answer in place of `model`, as the request says
+    include_usage: bool | None = None  # whether a stream was asked to tell its usage; None where that is no question
 
 
 class Dialect(Protocol):
@@ -409,19 +429,38 @@ class UpstreamFacts(Struct, frozen=True):
     processing: float | None = None
 
 
+class RuleResult(Struct, frozen=True):
+    """What one rule of a contract says of an answer: `result` is of the catalogue's RULE_RESULTS, `reason` of its
+    RULE_REASONS or None."""
+
+    rule: str
+    result: str
+    reason: str | None = None
+
+
+class RuleSet(Struct, frozen=True):
+    """The rules of a contract as they travel to the validator, and their names in order."""
+
+    text: bytes
+    names: tuple[str, ...]
+
+
 class Judgement(Struct, frozen=True):
+    """`rules` is there where a contract with rules was applied."""
+
     choice: int
     tool_index: int | None
     kind: str
     result: str
     schema_id: str | None = None
     keyword: str | None = None
+    rules: tuple[RuleResult, ...] | UnsetType = UNSET
 
 
 class ValidationTask(Struct, frozen=True):
     """One output to judge. With a `result` it is decided already; else `text` is to be read against `schema`.
 
-    `schema` is JSON text; None is any JSON (for kind `json`: any JSON object).
+    `schema` is JSON text; None is any JSON (for kind `json`: any JSON object). With `rules`, None is any text.
     """
 
     choice: int
@@ -431,6 +470,7 @@ class ValidationTask(Struct, frozen=True):
     schema: bytes | None = None
     schema_id: str | None = None
     result: str | None = None
+    rules: RuleSet | None = None
 
 
 class Validity(Struct, frozen=True):
@@ -462,8 +502,11 @@ class Relevance(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
+    """A rule of the catalogue that held, and what it saw: names and bounded values, no content."""
+
     rule: str
     severity: str
+    facts: dict[str, float | str | bool] = {}
 
 
 class Record(Struct, frozen=True):
@@ -546,6 +589,8 @@ class Exchange(Struct, frozen=True):
     cost: tuple[tuple[str, float], ...] = ()  # US dollars by kind of token
     unknown_headers: tuple[str, ...] = ()  # names that speak of rate limits in a way that is not read
     is_deprecated: bool = False  # the response warns that what was asked for will go away
+    request_headers: Headers = Headers()
+    client_timeout: float | None = None  # seconds, as the request states it
 
 
 ANY_PROVIDER = "*"  # in a price table: whoever serves the model

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from collector.config import ConfigError, Settings, routes_of
+from collector.config import ConfigError, FindingSettings, ModelAlias, Settings, routes_of
 from collector.config_file import FLAGS, RESERVED_LABELS, VARIABLES, check, key_paths, load, variable_warnings
 from collector.config_tree import SETTINGS, Keys, bare_type, keys_below, pattern_of, written
 
@@ -327,6 +327,8 @@ def other_value(keys: Keys, type_: inspect.Type, tmp_path: Path) -> str:
         "exporters.otlp.endpoint": "http://127.0.0.1:4318",
         "prices": str(tmp_path / "prices.yaml"),
         "routes[].objectives[].measure": "first_token",
+        "routes[].findings.profile": "strict",
+        "findings.profile": "strict",
     }
     if pattern_of(keys) in special:
         return special[pattern_of(keys)]
@@ -359,7 +361,9 @@ def test_set_reaches_every_key(keys: Keys, type_: inspect.Type, tmp_path: Path, 
     file = write(
         "routes: [{name: a, upstream: http://a.example, prefix: /a, objectives: ["
         "{name: quick, measure: duration, at_most: 1s, share: 0.9}, "
-        "{name: grounded, measure: groundedness, at_least: 0.5, share: 0.9}]}]\n"
+        "{name: grounded, measure: groundedness, at_least: 0.5, share: 0.9}], "
+        "findings: {aliases: [{asked: a, served: b}]}}]\n"
+        "findings: {aliases: [{asked: a, served: b}]}\n"
         "proxy: {tls: {client_cert: contract.json}}"
     )
     keys = tuple("team" if key == "<name>" else key for key in keys)
@@ -476,3 +480,43 @@ def test_an_objective_that_is_none_is_refused_with_its_path(write) -> None:
     file = write("routes: [{name: a, upstream: http://a.example, objectives: [false]}]")
     with pytest.raises(ConfigError, match=r"routes\[0\]\.objectives\[0\]: expected keys and values"):
         load(file, {})
+
+
+# ---------------------------------------------------------------- findings
+
+
+@pytest.mark.parametrize(
+    ("findings", "path", "message"),
+    [
+        ("{off: [cut_by_lenght]}", "findings.off[0]", "did you mean cut_by_length?"),
+        ("{off: [nonsense]}", "findings.off[0]", "docs/findings/README.md lists them"),
+        ("{off: cr_lf}", "findings.off", "expected a list"),
+        ("{checked_headers: ['a b']}", "findings.checked_headers[0]", "expected the name of a request header"),
+        ("{aliases: [{asked: a}]}", "findings.aliases[0].served", "missing; every alias needs one"),
+        ("{aliases: [{asked: '', served: b}]}", "findings.aliases[0].asked", "expected the name of a model"),
+        ("{diagnostic_prefixes: [i]}", "findings.diagnostic_prefixes[0]", "expected the beginning of a request id"),
+        ("{system_prompt_tokens: 0}", "findings.system_prompt_tokens", "at least 1"),
+        ("{overload_load: 1.5}", "findings.overload_load", "at most 1"),
+        ("{profile: stern}", "findings.profile", "expected default or strict"),
+    ],
+)
+@pytest.mark.parametrize("where", ["", "routes[0]."])
+def test_findings_that_cannot_be_made_are_refused(where: str, findings: str, path: str, message: str, write) -> None:
+    route = f", findings: {findings}" if where else ""
+    whole = "" if where else f"\nfindings: {findings}"
+    file = write(f"routes: [{{name: r, upstream: http://a.example{route}}}]{whole}")
+    problems = {problem.path: problem.message for problem in check(file)}
+    assert list(problems) == [where + path]
+    assert message in problems[where + path]
+
+
+def test_findings_are_set_for_all_routes_and_for_one(write) -> None:
+    settings = load(
+        write(
+            "routes: [{name: r, upstream: http://a.example, findings: {checked_headers: [X-Tenant], off: [cr_lf]}}]\n"
+            "findings: {aliases: [{asked: a, served: b}], retry_storm: 9}"
+        ),
+        {},
+    )
+    assert settings.routes[0].findings == FindingSettings(checked_headers=("x-tenant",), off=("cr_lf",))
+    assert settings.findings == FindingSettings(aliases=(ModelAlias(asked="a", served="b"),), retry_storm=9)

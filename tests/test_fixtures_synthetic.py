@@ -14,6 +14,7 @@ from collector.analyst.accumulate import digest_of
 from collector.analyst.fold import ExchangeFold, RouteFacts, Rules
 from collector.app import DIALECTS
 from collector.catalogue import PROVIDER_NAMES
+from collector.findings.judge import Findings
 from collector.model import BytesSeen, ExchangeEnded, RequestSeen, ResponseSeen
 from collector.recorded import Recording, read_file
 
@@ -63,7 +64,9 @@ def record_of(recording: Recording, cut: int) -> Any:
                     piece = happened.data[start : start + cut]
                     fold.bytes_seen(msgspec.structs.replace(happened, data=piece))
             case ExchangeEnded() if fold is not None:
-                return msgspec.json.decode(msgspec.json.encode(fold.ended(happened).record))
+                ended = fold.ended(happened)
+                record = msgspec.structs.replace(ended.record, findings=Findings().judge(ended))
+                return msgspec.json.decode(msgspec.json.encode(record))
     raise AssertionError
 
 
@@ -85,6 +88,13 @@ def test_the_record_is_the_expected_one(file: Path, cut: int, tmp_path: Path) ->
     fixture = json.loads(file.read_text(encoding="utf-8"))
     record = record_of(recording_of(fixture, tmp_path), cut)
     assert differences(fixture["expected"], record) == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_errors_and_ordinary_answers_make_no_finding(file: Path, tmp_path: Path) -> None:
+    fixture = json.loads(file.read_text(encoding="utf-8"))
+    found = record_of(recording_of(fixture, tmp_path), 1_000_000)["findings"]
+    assert [each["rule"] for each in found] == (["cut_by_length"] if file.stem == "tgi_generate_stream" else [])
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

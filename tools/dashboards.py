@@ -36,13 +36,14 @@ class Steps(Struct, frozen=True):
 
 
 class Panel(Struct, frozen=True):
-    """One panel. `low` and `high` fix the axis; a `stat` shows the value of now and a `heatmap` a distribution."""
+    """One panel. `low` and `high` fix the axis; a `stat` shows the value of now, a `table` one row a
+    series over the time that is looked at, the highest first, and a `heatmap` a distribution."""
 
     title: str
     description: str  # what it shows and what is good
     unit: str  # Grafana's name of it
     queries: tuple[Query, ...]
-    kind: Literal["timeseries", "stat", "heatmap"] = "timeseries"
+    kind: Literal["timeseries", "stat", "heatmap", "table"] = "timeseries"
     width: int = 8
     height: int = 8
     low: float | None = 0.0
@@ -132,7 +133,10 @@ def _panel(panel: Panel, number: int) -> Json:
             }
         case "heatmap":
             options = _heatmap_options(panel.unit)
-    return {
+        case "table":
+            options = {"cellHeight": "sm", "showHeader": True, "sortBy": [{"desc": True, "displayName": "Value"}]}
+    drawn: Json = {"transformations": [_WITHOUT_TIME]} if panel.kind == "table" else {}
+    return drawn | {
         "datasource": DATASOURCE,
         "description": panel.description,
         "fieldConfig": {"defaults": defaults, "overrides": []},
@@ -144,16 +148,19 @@ def _panel(panel: Panel, number: int) -> Json:
     }
 
 
+_WITHOUT_TIME: Json = {"id": "organize", "options": {"excludeByName": {"Time": True}}}
+
+
 def _target(query: Query, kind: str, letter: str) -> Json:
     # A stat asks for now alone: over a range, the last point of a gauge that has vanished would still be shown.
     return {
         "datasource": DATASOURCE,
         "editorMode": "code",
         "expr": query.expression,
-        "format": "heatmap" if kind == "heatmap" else "time_series",
-        "instant": kind == "stat",
+        "format": kind if kind in ("heatmap", "table") else "time_series",
+        "instant": kind in ("stat", "table"),
         "legendFormat": query.legend,
-        "range": kind != "stat",
+        "range": kind not in ("stat", "table"),
         "refId": letter,
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collector.catalogue import BY_NAME, Kind, Metric, label_names, label_rules
 
 WINDOW = "$__rate_interval"
+WHOLE_TIME = "$__range"  # all that is looked at, for tables
 TARGET_LABELS = ("job", "instance")  # every scraped series has them
 VARIABLES = ("job", "instance", "route", "model")  # dashboard variables of the labels with the same names
 PARTS: dict[Kind, tuple[str, ...]] = {
@@ -59,6 +60,12 @@ def rate(series: str, *by: str, **wanted: str | tuple[str, ...]) -> str:
 def increase(series: str, *by: str, **wanted: str | tuple[str, ...]) -> str:
     """Growth in the interval of one point, summed by labels."""
     return _summed("increase", series, by, wanted)
+
+
+def most(number: int, series: str, *by: str) -> str:
+    """The labels with the highest growth over the time that is looked at."""
+    _demand(series, by, "counter")
+    return f"topk({number}, sum {_by(by)}(increase({select(series)}[{WHOLE_TIME}])) > 0)"
 
 
 def quantile(share: float, histogram: str, *by: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tools.dashboards import Dashboard, Panel, Query, Row, Steps
-from tools.expressions import increase, latest, mean, quantile, rate, ratio, select, weighted
+from tools.expressions import increase, latest, mean, most, quantile, rate, ratio, select, weighted
 
 WHO = ("route", "model")
 OF_WHOM = "{{route}} {{model}}"
@@ -232,6 +232,43 @@ ANSWERS = Row(
                 ),
             ),
             width=12,
+        ),
+        Panel(
+            "Rules of contracts broken",
+            "Share of the answers that broke a rule of their route's contract, of those that the rule could be tried "
+            "on. Good: 0. Empty where no contract has rules.",
+            "percentunit",
+            (
+                Query(
+                    ratio(
+                        rate("semantic_health_contract_rules_total", "route", "rule", result="broken"),
+                        rate("semantic_health_contract_rules_total", "route", "rule", result=("kept", "broken")),
+                    ),
+                    "{{route}} {{rule}}",
+                ),
+            ),
+            high=1.0,
+        ),
+        Panel(
+            "Rules of contracts not evaluated",
+            "Answers that a rule could not be tried on, per second: what it speaks of is missing or of another type. "
+            "Good: none; the records say why.",
+            "reqps",
+            (
+                Query(
+                    rate("semantic_health_contract_rules_total", "route", "rule", result="not_evaluated"),
+                    "{{route}} {{rule}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Contracts in force",
+            "1 where the route's contract is applied, 0 where it could not be read any more and the route is judged "
+            "without it.",
+            "none",
+            (Query(latest("min", "semantic_health_contract_loaded", "route"), "{{route}}"),),
+            high=1.0,
+            steps=Steps(0.9, 0.5, low_is_bad=True),
         ),
     ),
 )
@@ -481,6 +518,42 @@ UPSTREAM = Row(
     ),
 )
 
+FINDINGS = "semantic_health_findings_total"
+ADVICE = Row(
+    "What is there to mend?",
+    (
+        Panel(
+            "Most frequent findings",
+            "Findings over the time that is looked at, by rule; docs/findings has a page for each, with its remedy.",
+            "short",
+            (Query(most(20, FINDINGS, *WHO, "rule", "severity"), ""),),
+            "table",
+            width=16,
+        ),
+        Panel(
+            "Critical findings",
+            "Findings per interval whose severity is critical: a storm of retries, another region, diagnostic mode. "
+            "Good: none.",
+            "short",
+            (Query(increase(FINDINGS, "route", "rule", severity="critical"), "{{route}} {{rule}}"),),
+        ),
+        Panel(
+            "Findings on requests and answers",
+            "Findings a second, by rule. A rise after a release of the service points at what it changed.",
+            "reqps",
+            (Query(rate(FINDINGS, "rule"), "{{rule}}"),),
+            width=16,
+        ),
+        Panel(
+            "Recommended time-out",
+            "1.8 times what reading the prompt and writing a whole answer have taken of late. Set the client's "
+            "time-out no shorter.",
+            "s",
+            (Query(latest("max", "semantic_health_recommended_timeout_seconds", *WHO), OF_WHOM),),
+        ),
+    ),
+)
+
 SIDECAR = Row(
     "Is the sidecar itself well?",
     (
@@ -589,5 +662,5 @@ OVERVIEW = Dashboard(
     "semhealth-overview",
     "semhealth overview",
     "Semantic health of the LLM APIs that this service calls: is what comes back valid, relevant and smooth?",
-    (HEADLINE, PROMISES, EXCHANGES, ANSWERS, MEANING, STREAMS, UPSTREAM, SIDECAR),
+    (HEADLINE, PROMISES, EXCHANGES, ANSWERS, MEANING, STREAMS, UPSTREAM, ADVICE, SIDECAR),
 )

@@ -12,9 +12,12 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from collector.analyst.finding_log import FindingLog
 from collector.analyst.fold import ExchangeFold, RouteFacts, Rules
 from collector.analyst.ledger import Ledger
 from collector.analyst.summary import Summary, Totals, summarise
+from collector.findings.judge import Findings
+from collector.findings.policy import Policy
 from collector.labels import model_label
 from collector.measures import continuity, cost, objectives, outcome, relevance, retries, signals, usage, validity
 from collector.model import (
@@ -34,6 +37,7 @@ from collector.model import (
     Relevance,
     RequestSeen,
     ResponseSeen,
+    RuleSet,
     ValidationTask,
     Validity,
 )
@@ -67,6 +71,9 @@ class AnalysedRoute(Struct, frozen=True):
     extra: tuple[str, ...] = ()
     header_labels: tuple[tuple[int, str], ...] = ()
     objectives: tuple[Objective, ...] = ()
+    findings: Policy = Policy()
+    rules: RuleSet | None = None  # of the contract
+    contract_loaded: bool | None = None  # None where the route states none
 
 
 class Worker:
@@ -108,12 +115,17 @@ class Analyst:
         self._proxy: dict[str, ProxyVitals] = {}  # last vitals by boot, one per life of a worker
         self._lost: Counter[str] = Counter()
         self._waits = retries.Waits()
+        self._findings = Findings({name: route.findings for name, route in routes.items()})
+        self._finding_log = FindingLog()
 
     def state_objectives(self) -> None:
-        """Say what the routes promise; once, before the first exchange."""
+        """Say what the routes promise, and whether their contracts are in force; once, before the first exchange."""
         for name, route in self._routes.items():
             for reading in objectives.stated(name, route.objectives):
                 self._exporter.record(msgspec.structs.replace(reading, extra=route.extra))
+            if route.contract_loaded is not None:
+                loaded = float(route.contract_loaded)
+                self._exporter.record(Reading("semantic_health_contract_loaded", loaded, (name,), route.extra))
 
     # ------------------------------------------------------------ workers
 
@@ -187,7 +199,7 @@ class Analyst:
         """True when the exchange is recorded at once, False when its record waits for a judge."""
         exchange = fold.ended(event)
         route = self._routes[fold.route.name]
-        tasks = validity.tasks(exchange, route.contract)
+        tasks = validity.tasks(exchange, route.contract, route.rules)
         reason = relevance.reason_not_scored(exchange)
         waits_judge = any(task.result is None for task in tasks)
         waits_score = reason in (None, "no_context")
@@ -239,16 +251,20 @@ class Analyst:
         judged: Validity | None,
         scored: Relevance,
     ) -> None:
-        record = msgspec.structs.replace(exchange.record, validity=judged, relevance=scored)
-        extra = _extra(route, fold)
         self._waits, came_early = retries.readings(self._waits, exchange)
+        found = self._findings.judge(exchange, bool(came_early))
+        record = msgspec.structs.replace(exchange.record, validity=judged, relevance=scored, findings=found)
+        extra = _extra(route, fold)
         told = chain(
             _readings(record, fold, judged, scored),
             cost.readings(record, exchange.cost),
             signals.warnings(exchange),
             came_early,
             objectives.readings(record, route.objectives),
+            self._findings.readings(record, exchange.monotonic),
         )
+        if found:
+            self._finding_log.tell(record, found, exchange.monotonic)
         take = self._exporter.record
         for reading in told:
             take(msgspec.structs.replace(reading, extra=extra) if extra else reading)

@@ -43,6 +43,7 @@ from collector.model import (
 )
 from collector.signals.rate_limits import rate_limits, unknown_names
 from collector.signals.retry import limiter, retry_after, retry_attempt
+from collector.signals.timeout import client_timeout
 from collector.signals.upstream import (
     as_the_provider_said,
     client_request_id,
@@ -201,6 +202,8 @@ class ExchangeFold:
             cost=paid if paid is not None else (),
             unknown_headers=unknown_names(said),
             is_deprecated=is_deprecated(said),
+            request_headers=self.request.headers,
+            client_timeout=client_timeout(self.request.headers),
         )
 
     # ------------------------------------------------------------ parts

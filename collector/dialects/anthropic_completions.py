@@ -9,6 +9,7 @@ from msgspec import Struct
 from collector.dialects.conversation import Turn, split
 from collector.dialects.decoding import Decoder, UnreadableError
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
+from collector.dialects.prompt import prompt_facts
 from collector.model import (
     Delta,
     Finish,
@@ -126,12 +127,14 @@ class AnthropicCompletions:
     def request_facts(self, body: bytes) -> RequestFacts:
         """Raises UnreadableError when the body is not JSON."""
         asked = _decode_request(body)
-        query, context = split(_turns(asked.prompt or ""))
+        turns = _turns(asked.prompt or "")
+        query, context = split(turns)
         return RequestFacts(
             model=asked.model or None,
             stream=asked.stream is True,
             query=query,
             context=context,
+            prompt=prompt_facts(turns),
             max_output_tokens=asked.max_tokens_to_sample,
         )
 

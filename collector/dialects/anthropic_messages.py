@@ -11,6 +11,7 @@ from collector.dialects.conversation import Turn, split
 from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
 from collector.dialects.paths import raw_publisher
+from collector.dialects.prompt import prompt_facts
 from collector.model import (
     MAX_CALLS,
     Delta,
@@ -321,6 +322,7 @@ class AnthropicMessages:
             },
             query=query,
             context=context,
+            prompt=prompt_facts(turns),
             max_output_tokens=asked.max_tokens,
         )
 

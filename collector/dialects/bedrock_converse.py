@@ -9,6 +9,7 @@ from msgspec import Raw, Struct, field
 from collector.dialects.aws import error_of_frame, error_of_response
 from collector.dialects.conversation import Turn, split
 from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
+from collector.dialects.prompt import prompt_facts
 from collector.model import (
     MAX_CALLS,
     Delta,
@@ -398,6 +399,7 @@ class BedrockConverse:
             },
             query=query,
             context=context,
+            prompt=prompt_facts(turns),
             max_output_tokens=limits.max_new_tokens if limits.max_tokens is None else limits.max_tokens,
         )
 

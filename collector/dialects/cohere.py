@@ -10,6 +10,7 @@ from msgspec import Raw, Struct, field
 from collector.dialects.conversation import Turn, split
 from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
 from collector.dialects.errors import error_of_body, says_limits
+from collector.dialects.prompt import prompt_facts
 from collector.model import (
     MAX_CALLS,
     MAX_CHOICES,
@@ -468,7 +469,8 @@ class CohereChat:
     def request_facts(self, body: bytes) -> RequestFacts:
         """Raises UnreadableError when the body is not JSON."""
         asked = _decode_request(body)
-        query, context = split(_turns(asked))
+        turns = _turns(asked)
+        query, context = split(turns)
         return RequestFacts(
             model=asked.model or None,
             stream=asked.stream is True,
@@ -476,6 +478,7 @@ class CohereChat:
             tool_schemas=_tool_schemas(asked.tools),
             query=query,
             context=context,
+            prompt=prompt_facts(turns),
             max_output_tokens=asked.max_tokens,
         )
 

@@ -12,6 +12,7 @@ from collector.dialects.decoding import Decoder, UnreadableError, count, json_te
 from collector.dialects.errors import says_limits
 from collector.dialects.google import GoogleError, error_delta, error_of_answer, json_schema, named
 from collector.dialects.paths import model_of
+from collector.dialects.prompt import prompt_facts
 from collector.model import (
     MAX_CALLS,
     MAX_CHOICES,
@@ -369,15 +370,18 @@ def _content_turns(role: str, content: _RequestContent | str | None) -> list[Tur
 
 
 def _expectation(config: _Config | None) -> Expectation | None:
-    """What the configuration asks for. A schema with another type than JSON (`text/x.enum`) asks for no JSON."""
+    """What the configuration asks for: JSON, or with `text/x.enum` one of the schema's texts, bare (ai.google.dev)."""
     if config is None:
         return None
     kind = config.camel_type if config.camel_type is not None else config.snake_type
-    if kind is None or kind.split(";", 1)[0].strip().lower() != "application/json":
+    media = "" if kind is None else kind.split(";", 1)[0].strip().lower()
+    if media not in ("application/json", "text/x.enum"):
         return None
     schema = named(config.camel_json, config.snake_json, config.hidden_json)
     if schema is None:
         schema = json_schema(config.camel_schema) or json_schema(config.snake_schema)
+    if media == "text/x.enum":
+        return None if schema is None else Expectation("json_schema", schema, is_text=True)
     return Expectation("json" if schema is None else "json_schema", schema)
 
 
@@ -421,6 +425,7 @@ class GeminiGenerate:
             tool_schemas=_tool_schemas(asked.tools),
             query=query,
             context=context,
+            prompt=prompt_facts(turns),
             max_output_tokens=limit,
         )
 

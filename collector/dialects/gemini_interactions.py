@@ -11,6 +11,7 @@ from collector.dialects.conversation import Turn, split
 from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
 from collector.dialects.errors import says_limits
 from collector.dialects.google import GoogleError, error_delta, error_of_answer
+from collector.dialects.prompt import prompt_facts
 from collector.model import (
     MAX_CALLS,
     Delta,
@@ -324,7 +325,8 @@ class GeminiInteractions:
         """Raises UnreadableError when the body is not JSON."""
         asked = _decode_request(body)
         system = [Turn("system", "text", asked.system_instruction)] if asked.system_instruction else []
-        query, context = split([*system, *_turns(asked.input)])
+        turns = [*system, *_turns(asked.input)]
+        query, context = split(turns)
         return RequestFacts(
             model=asked.model or asked.agent or None,
             stream=asked.stream is True,
@@ -336,6 +338,7 @@ class GeminiInteractions:
             },
             query=query,
             context=context,
+            prompt=prompt_facts(turns),
             max_output_tokens=asked.generation_config.max_output_tokens
             if asked.generation_config is not None
             else None,

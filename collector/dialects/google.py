@@ -105,6 +105,7 @@ _SNAKE = {
     "defs": "$defs",
 }
 _LEFT_OUT = frozenset({"nullable", "propertyOrdering", "property_ordering", "example", "type"})
+_NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 MAX_SCHEMA_DEPTH = 100
 
 
@@ -115,8 +116,9 @@ class _TooDeepError(Exception):
 def json_schema(schema: Raw) -> bytes | None:
     """A schema of google.ai's `Schema` type as JSON Schema; None where there is none or it makes no sense.
 
-    Types are upper-case words or proto numbers, `nullable` adds null, counts may be strings, and `propertyOrdering`
-    and `example` judge nothing (ai.google.dev, Schema). What is lower-case JSON Schema already passes as it is.
+    Types are upper-case words or proto numbers, `nullable` adds null, counts and the numbers of an enumeration may be
+    strings, and `propertyOrdering` and `example` judge nothing (ai.google.dev and cloud.google.com, Schema). What is
+    lower-case JSON Schema already passes as it is.
     """
     written = raw_bytes(schema)
     if written is None:
@@ -155,7 +157,16 @@ def _object(schema: dict[str, Any], depth: int) -> dict[str, Any]:
         if key in _LEFT_OUT or (name == "format" and value == "enum"):
             continue
         told[name] = _keyword(name, value, depth)
+    if kind in ("integer", "number") and isinstance(told.get("enum"), list):
+        told["enum"] = [_number(value) for value in told["enum"]]
     return _or_null(told) if schema.get("nullable") is True else told
+
+
+def _number(value: Any) -> Any:
+    """A number of an enumeration, where they are written as texts: `{type: INTEGER, format: enum, enum: ["101"]}`."""
+    if not isinstance(value, str) or _NUMBER.fullmatch(value) is None:
+        return value
+    return float(value) if "." in value else int(value)
 
 
 def _keyword(name: str, value: Any, depth: int) -> Any:

@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 from collector.dialects.conversation import Turn, split
 from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
 from collector.dialects.errors import ErrorBody, bounded, error_of_body, says_limits, wire_error
+from collector.dialects.prompt import prompt_facts
 from collector.model import (
     MAX_CALLS,
     Delta,
@@ -203,7 +204,8 @@ class Ollama:
     def request_facts(self, body: bytes) -> RequestFacts:
         """Raises UnreadableError when the body is not JSON."""
         asked = _decode_request(body)
-        query, context = split(_turns(asked))
+        turns = _turns(asked)
+        query, context = split(turns)
         functions = [tool.function for tool in asked.tools or () if tool.function is not None]
         limit = asked.options.num_predict if asked.options is not None else None
         return RequestFacts(
@@ -217,6 +219,7 @@ class Ollama:
             },
             query=query,
             context=context,
+            prompt=prompt_facts(turns),
             max_output_tokens=limit if limit is not None and limit > 0 else None,  # -1 and -2 are no limits
         )
 

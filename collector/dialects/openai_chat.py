@@ -20,11 +20,12 @@ from collector.dialects.openai_usage import (
     phases_of,
 )
 from collector.dialects.paths import raw_publisher
+from collector.dialects.prompt import prompt_facts
+from collector.dialects.structured import Guided, expected
 from collector.model import (
     MAX_CALLS,
     MAX_CHOICES,
     Delta,
-    Expectation,
     Finish,
     Frame,
     Reader,
@@ -39,6 +40,7 @@ from collector.model import (
 )
 
 DONE = b"[DONE]"
+MAX_FALLBACKS = 8  # models of a request that may answer in place of its first
 
 
 # ---------------------------------------------------------------- the response on the wire
@@ -324,17 +326,6 @@ def _call(choice: int, number: int, function: _Function, whole: bool, said: _Sai
 # ---------------------------------------------------------------- the request
 
 
-class _SchemaWish(Struct, gc=False):
-    name: str | None = None
-    schema: Raw = Raw()
-
-
-class _Format(Struct, gc=False):
-    type: str | None = None
-    json_schema: _SchemaWish | None = None
-    schema: Raw = Raw()
-
-
 class _WishedFunction(Struct, gc=False):
     name: str | None = None
     parameters: Raw = Raw()
@@ -355,31 +346,23 @@ class _RequestMessage(Struct, gc=False):
     content: str | list[_RequestPart] | None = None
 
 
-class _Request(Struct, gc=False):
+class _StreamOptions(Struct, gc=False):
+    include_usage: bool | None = None
+
+
+class _Request(Guided, gc=False):
     model: str | None = None
     stream: bool | None = None
     messages: list[_RequestMessage] | None = None
-    response_format: _Format | None = None
     tools: list[_WishedTool] | None = None
     functions: list[_WishedFunction] | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
+    stream_options: _StreamOptions | None = None
+    models: list[str] | None = None  # OpenRouter
 
 
 _decode_request = Decoder(_Request)
-
-
-def expectation_of(wish: _Format | None) -> Expectation | None:
-    """What `response_format` asks for; None for text."""
-    if wish is None or wish.type not in ("json_object", "json_schema"):
-        return None
-    inner = wish.json_schema
-    schema = raw_bytes(inner.schema) if inner is not None else None
-    if schema is None:
-        schema = raw_bytes(wish.schema)
-    if schema is None:
-        return Expectation("json")
-    return Expectation("json_schema", schema, inner.name if inner is not None else None)
 
 
 def _turns(messages: list[_RequestMessage]) -> list[Turn]:
@@ -412,12 +395,13 @@ class OpenAiChat:
         """Raises UnreadableError when the body is not JSON."""
         asked = _decode_request(body)
         wished = [tool.function for tool in asked.tools or () if tool.function] + list(asked.functions or ())
-        query, context = split(_turns(asked.messages or []))
+        turns = _turns(asked.messages or [])
+        query, context = split(turns)
         limit = asked.max_completion_tokens if asked.max_completion_tokens is not None else asked.max_tokens
         return RequestFacts(
             model=asked.model or None,
             stream=asked.stream is True,
-            expectation=expectation_of(asked.response_format),
+            expectation=expected(asked),
             tool_schemas={
                 function.name: schema
                 for function in wished
@@ -425,7 +409,10 @@ class OpenAiChat:
             },
             query=query,
             context=context,
+            prompt=prompt_facts(turns),
             max_output_tokens=limit,
+            fallback_models=tuple(asked.models[:MAX_FALLBACKS]) if asked.models is not None else (),
+            include_usage=asked.stream_options.include_usage if asked.stream_options is not None else None,
         )
 
     def reader(self, request: RequestHead, response: ResponseHead) -> Reader:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, UnreadableError, raw_bytes
+from collector.dialects.decoding import Decoder, UnreadableError
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
 from collector.dialects.openai_usage import Account, CompletionUsage, PerfMetrics, TimeInfo, Timings, phases_of
+from collector.dialects.structured import Guided, expected
 from collector.model import (
     MAX_CHOICES,
     Delta,
-    Expectation,
     Finish,
     Frame,
     Reader,
@@ -138,41 +138,19 @@ class CompletionsReader:
 # ---------------------------------------------------------------- the request
 
 
-class _SchemaWish(Struct, gc=False):
-    name: str | None = None
-    schema: Raw = Raw()
+class _StreamOptions(Struct, gc=False):
+    include_usage: bool | None = None
 
 
-class _Format(Struct, gc=False):
-    type: str | None = None
-    json_schema: _SchemaWish | None = None
-
-
-class _Request(Struct, gc=False):
+class _Request(Guided, gc=False):
     model: str | None = None
     stream: bool | None = None
     prompt: str | list[Any] | None = None  # a text, several, or token numbers
-    response_format: _Format | None = None
-    guided_json: Raw = Raw()  # vLLM
     max_tokens: int | None = None
+    stream_options: _StreamOptions | None = None
 
 
 _decode_request = Decoder(_Request)
-
-
-def _expectation(asked: _Request) -> Expectation | None:
-    """Servers such as vLLM take `response_format` here too."""
-    guided = raw_bytes(asked.guided_json)
-    if guided is not None and guided.startswith(b"{"):
-        return Expectation("json_schema", guided)
-    wish = asked.response_format
-    if wish is None or wish.type not in ("json_object", "json_schema"):
-        return None
-    inner = wish.json_schema
-    schema = raw_bytes(inner.schema) if inner is not None else None
-    if schema is None or inner is None:
-        return Expectation("json")
-    return Expectation("json_schema", schema, inner.name)
 
 
 class OpenAiCompletions:
@@ -193,10 +171,11 @@ class OpenAiCompletions:
         return RequestFacts(
             model=asked.model or None,
             stream=asked.stream is True,
-            expectation=_expectation(asked),
+            expectation=expected(asked),
             query=query,
             context=context,
             max_output_tokens=asked.max_tokens,
+            include_usage=asked.stream_options.include_usage if asked.stream_options is not None else None,
         )
 
     def reader(self, request: RequestHead, response: ResponseHead) -> Reader:

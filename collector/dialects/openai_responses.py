@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from collector.dialects.conversation import Turn, split
 from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
+from collector.dialects.prompt import prompt_facts
 from collector.model import (
     MAX_CALLS,
     Delta,
@@ -448,7 +449,8 @@ class OpenAiResponses:
     def request_facts(self, body: bytes) -> RequestFacts:
         """Raises UnreadableError when the body is not JSON."""
         asked = _decode_request(body)
-        query, context = split(_turns(asked))
+        turns = _turns(asked)
+        query, context = split(turns)
         return RequestFacts(
             model=asked.model or None,
             stream=asked.stream is True,
@@ -460,6 +462,7 @@ class OpenAiResponses:
             },
             query=query,
             context=context,
+            prompt=prompt_facts(turns),
             max_output_tokens=asked.max_output_tokens,
         )
 

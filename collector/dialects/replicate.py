@@ -9,6 +9,7 @@ from msgspec import Struct
 from collector.dialects.conversation import Turn, split
 from collector.dialects.decoding import Decoder, UnreadableError, count, read_json
 from collector.dialects.errors import ErrorBody, bounded, error_of_body, says_limits, wire_error
+from collector.dialects.prompt import prompt_facts
 from collector.model import (
     Delta,
     Finish,
@@ -184,6 +185,7 @@ class Replicate:
             stream=asked.stream is True,
             query=query,
             context=context,
+            prompt=prompt_facts(turns),
             max_output_tokens=told.max_new_tokens if told.max_tokens is None else told.max_tokens,
         )
 

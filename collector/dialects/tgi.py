@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, UnreadableError, count, raw_bytes
+from collector.dialects.decoding import Decoder, UnreadableError, count
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
+from collector.dialects.structured import ResponseFormat, of_format
 from collector.model import (
     Delta,
-    Expectation,
     Finish,
     Frame,
     Headers,
@@ -137,14 +137,9 @@ def _told(headers: Headers, name: str) -> int | None:
 # ---------------------------------------------------------------- the request
 
 
-class _Grammar(Struct, gc=False):
-    type: str | None = None
-    value: Raw = Raw()
-
-
 class _Parameters(Struct, gc=False):
     max_new_tokens: int | None = None
-    grammar: _Grammar | None = None
+    grammar: ResponseFormat | None = None  # `json`, `json_schema` or `regex`, with its `value`
 
 
 class _Request(Struct, gc=False):
@@ -173,11 +168,9 @@ class Tgi:
         asked = _decode_request(body)
         query, context = split([Turn("user", "text", asked.inputs)]) if asked.inputs else (None, ())
         wishes = asked.parameters or _Parameters()
-        schema = raw_bytes(wishes.grammar.value) if wishes.grammar is not None else None
-        has_schema = wishes.grammar is not None and wishes.grammar.type in ("json", "json_schema")
         return RequestFacts(
             stream=asked.stream is True,
-            expectation=Expectation("json_schema", schema) if has_schema and schema is not None else None,
+            expectation=of_format(wishes.grammar),
             query=query,
             context=context,
             max_output_tokens=wishes.max_new_tokens,

@@ -7,7 +7,7 @@ sent again, or a request says itself that it is a retry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -35,7 +35,7 @@ class Waits(Struct, frozen=True):
     routes: Mapping[str, Wait] = {}
 
 
-def readings(waits: Waits, exchange: Exchange) -> tuple[Waits, Iterable[Reading]]:
+def readings(waits: Waits, exchange: Exchange) -> tuple[Waits, tuple[Reading, ...]]:
     """The state after this exchange, and one reading where it came back early."""
     record = exchange.record
     key = None if exchange.body_hash is None else (record.route, exchange.body_hash)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from collector.catalogue import VALIDITY_CHECKED
 from collector.model import (
@@ -13,6 +17,8 @@ from collector.model import (
     Expectation,
     Judgement,
     Reading,
+    RuleResult,
+    RuleSet,
     ToolCall,
     ValidationTask,
     Validity,
@@ -24,16 +30,24 @@ CUT_OUTCOMES = frozenset({"truncated", "client_disconnect", "error_event"})
 TOOL_WORDS = frozenset({"tool_calls", "function_call", "tool_use", "TOOL_CALL"})
 CLEAN_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CHECKED = frozenset(VALIDITY_CHECKED)
+ANY_OBJECT = b'{"type":"object"}'  # what JSON mode promises, as a schema
 
 
-def tasks(exchange: Exchange, contract: bytes | None = None) -> tuple[ValidationTask, ...]:
+def tasks(
+    exchange: Exchange, contract: bytes | None = None, rules: RuleSet | None = None
+) -> tuple[ValidationTask, ...]:
     """What of an exchange is to be judged: a task per answer that a schema was asked for, and one per tool call.
 
-    `contract` is the JSON Schema of the route, for requests that ask for no schema themselves. Tasks that need no
-    validator come back with their result: output that was cut, blocked, refused or never written is not invalid.
+    `contract` is the JSON Schema of the route, for requests that ask for no schema themselves; `rules`, of the same
+    contract, are for every answer and make its judgement one of kind `contract`. Tasks that need no validator come
+    back with their result: output that was cut, blocked, refused or never written is not invalid.
     No answer at all, and a tool the request does not describe, make no task.
     """
     kind, expectation = _asked(exchange.request.expectation, contract)
+    asked = expectation.schema
+    if rules is not None:
+        asked = ANY_OBJECT if kind == "json" and asked is None else asked
+        kind = "contract"
     found: list[ValidationTask] = []
     called = {call.choice for call in exchange.tool_calls}
     if kind is not None:
@@ -47,7 +61,8 @@ def tasks(exchange: Exchange, contract: bytes | None = None) -> tuple[Validation
                 decided = "empty"
             if decided is None and not choice.text_complete:
                 decided = "output_over_cap"
-            found.append(ValidationTask(choice.index, None, kind, choice.text, expectation.schema, schema_id, decided))
+            text = json.dumps(choice.text) if expectation.is_text else choice.text
+            found.append(ValidationTask(choice.index, None, kind, text, asked, schema_id, decided, rules))
     by_index = {choice.index: choice for choice in exchange.choices}
     for call in exchange.tool_calls:
         schema = None if call.name is None else exchange.request.tool_schemas.get(call.name)
@@ -92,9 +107,15 @@ def _arguments(call: ToolCall) -> str:
     return call.arguments if call.arguments.strip() else "{}"
 
 
-def judgement(task: ValidationTask, result: str, keyword: str | None = None) -> Judgement:
-    """The judgement that answers a task."""
-    return Judgement(task.choice, task.tool_index, task.kind, result, task.schema_id, keyword)
+def judgement(
+    task: ValidationTask, result: str, keyword: str | None = None, rules: tuple[RuleResult, ...] = ()
+) -> Judgement:
+    """The judgement that answers a task. Rules that nobody tried are `skipped`, or went down with the validator."""
+    made = Judgement(task.choice, task.tool_index, task.kind, result, task.schema_id, keyword)
+    if task.rules is None:
+        return made
+    untried = ("not_evaluated", "timeout") if result == "validator_timeout" else ("skipped", None)
+    return replace(made, rules=rules or tuple(RuleResult(name, *untried) for name in task.rules.names))
 
 
 def validity(judgements: Sequence[Judgement]) -> Validity | None:
@@ -132,6 +153,9 @@ def readings(judged: Validity, labels: tuple[str, str], extra: tuple[str, ...] =
         yield Reading("semantic_health_output_validations_total", 1.0, (*labels, each.kind, each.result), extra)
         if each.keyword is not None:
             yield Reading("semantic_health_output_validation_failures_total", 1.0, (*labels, each.keyword), extra)
+        if each.rules is not UNSET:
+            for rule in each.rules:
+                yield Reading("semantic_health_contract_rules_total", 1.0, (*labels, rule.rule, rule.result), extra)
         if each.result in CHECKED:
             good = 1.0 if each.result == "valid" else 0.0
             yield Reading("semantic_health_model_output_validity_rate", good, labels, extra)

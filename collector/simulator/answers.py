@@ -21,6 +21,7 @@ ToolChoice = Literal["auto", "any", "none", "named"]
 # Without passages every sentence of the corpus is looked for; in longer prompts only so far.
 MOST_SEARCHED_CHARACTERS = 200_000
 QUOTED_TOOL_RESULT = 200
+LOOPS = 20  # times that a sentence is repeated by the fault of that name
 
 
 class Tool(Struct, frozen=True):
@@ -93,6 +94,7 @@ class Reply(Struct, frozen=True):
     ending: Ending
     stopped_by: str | None = None
     citation: Citation | None = None
+    corrected: str | None = None  # the whole text as it is repeated at the end, where it differs
 
     @property
     def token_count(self) -> int:
@@ -114,6 +116,8 @@ def identity(digest: bytes, label: str) -> str:
 
 def compose(ask: Ask, seed: int, strikes: Mapping[FaultName, Strike]) -> list[Reply]:
     """The choices of an answer. Faults of content are already in them."""
+    if "empty" in strikes:
+        return [Reply((), (), (), "stop") for _ in range(ask.choices)]
     replies = []
     for choice in range(ask.choices):
         # Faults draw from a generator of their own: what they do not touch stays as it would be.
@@ -143,6 +147,8 @@ def _reply(ask: Ask, choice: int, rng: Random, spoil: Random, strikes: Mapping[F
         for stop in ask.stops:
             if stop and (at := text.find(stop)) >= 0:
                 text, stopped_by = text[:at], stop
+        if "loop" in strikes:
+            text = f"{text}{_LOOP * LOOPS}"
     reply = Reply(
         thinking=tuple(tokens.pieces(thinking)),
         text=tuple(tokens.pieces(text)),
@@ -153,6 +159,7 @@ def _reply(ask: Ask, choice: int, rng: Random, spoil: Random, strikes: Mapping[F
         ending="tool_use" if calls else "stop" if stopped_by is None else "stop_sequence",
         stopped_by=stopped_by,
         citation=_citation(ask, statement) if not calls and not ask.wants_json else None,
+        corrected=f"Corrected: {text.upper()}" if "correction" in strikes and not calls and text else None,
     )
     limit = ask.max_tokens
     cut = strikes.get("truncation")
@@ -160,6 +167,9 @@ def _reply(ask: Ask, choice: int, rng: Random, spoil: Random, strikes: Mapping[F
         half = max(1, reply.token_count // 2)
         limit = half if limit is None else min(half, limit)
     return reply if limit is None or reply.token_count <= limit else _shortened(reply, limit)
+
+
+_LOOP = " As I said before, it is as I said."
 
 
 def _shortened(reply: Reply, limit: int) -> Reply:

@@ -49,6 +49,8 @@ HEAD_AT = 0.85
 # How long a stopping server lets answers run on.
 SHUTDOWN_SECONDS = 2.0
 MOST_EMBEDDED_TEXTS = 2048
+DRAINED = 0.08  # of the allowance of requests, taken by each request that the fault `drain` strikes
+ELSEWHERE = "ap-southeast-2"  # the region that serves what should stay in another
 
 _SMALLER = (("large", "small"), ("opus", "haiku"), ("sonnet", "haiku"), ("pro", "flash"))
 
@@ -188,7 +190,11 @@ class Simulation:
         buckets = self._buckets[dialect.name]
         if (short := buckets.admit(ask.input_tokens)) is not None:
             return self._limited(dialect, request_id, *short)
-        if "cold_start" in strikes:  # nothing is in a cache that has just been filled
+        if "drain" in strikes:
+            buckets.drain(DRAINED)
+        if "no_usage" in strikes and dialect is OPENAI and ask.is_stream:
+            ask = msgspec.structs.replace(ask, wants_usage=False)
+        if "cold_start" in strikes or "cache_loss" in strikes:  # nothing is in a cache that has just been filled
             ask = msgspec.structs.replace(ask, cached_tokens=0, cache_written_tokens=0)
         try:
             replies = compose(ask, self.settings.seed, strikes)
@@ -197,6 +203,8 @@ class Simulation:
         buckets.spend(sum(reply.token_count for reply in replies))
         created = int(time.time()) if self.settings.created is None else self.settings.created
         model = smaller_model(ask.model) if "downgrade" in strikes else ask.model
+        if "diagnostic" in strikes:
+            request_id = f"anthropic-internal-{request_id}"
         who = Identity(model, request_id, created)
         parts = list(dialect.stream(ask, replies, who)) if ask.is_stream else []
         steps = (
@@ -205,8 +213,10 @@ class Simulation:
             else max((reply.token_count for reply in replies), default=0)
         )
         plan = self._plan(ask, steps, strikes, rng)
-        self._note(*_effective(strikes, ask, plan))
+        residency = request.headers.get("X-Data-Residency")
+        self._note(*_effective(strikes, dialect, ask, plan, residency))
         headers = self._headers(dialect, request_id) | self._details(dialect, ask, who, plan, strikes, rng)
+        headers |= _notices(residency, strikes)
         if ask.is_stream:
             return await self._send_stream(request, dialect, parts, plan, headers)
         return await self._send_whole(request, dialect.whole(ask, replies, who), plan, headers)
@@ -370,7 +380,7 @@ class Simulation:
         rng: Random,
     ) -> dict[str, str]:
         """The headers of an answer that was generated: phases, caches and times."""
-        is_cold = "cold_start" in strikes
+        is_cold = "cold_start" in strikes or "cache_loss" in strikes
         detail = {
             "prefill_time_ms": round(plan.prefill * 1000, 1),
             # Known before the answer is written, since the pacing is drawn beforehand; stalls are not in it.
@@ -511,7 +521,9 @@ def _embedded_texts(asked: _EmbeddingRequest) -> list[str]:
     return texts
 
 
-def _effective(strikes: Mapping[FaultName, Strike], ask: Ask, plan: Plan) -> Iterator[str]:
+def _effective(
+    strikes: Mapping[FaultName, Strike], dialect: Dialect, ask: Ask, plan: Plan, residency: str | None
+) -> Iterator[str]:
     """The faults that the client can see in this answer."""
     has_document = ask.wants_json or bool(ask.tools)
     for name in strikes:
@@ -519,9 +531,23 @@ def _effective(strikes: Mapping[FaultName, Strike], ask: Ask, plan: Plan) -> Ite
             continue
         if name == "stutter" and not ask.is_stream:
             continue
+        if name in ("no_usage", "correction") and not (dialect is OPENAI and ask.is_stream):
+            continue
+        if name == "wrong_region" and residency is None:
+            continue
         if name == "error_event" and plan.error_at is None:
             continue
         yield name
+
+
+def _notices(residency: str | None, strikes: Mapping[FaultName, Strike]) -> dict[str, str]:
+    """Headers on where the answer was made, if that was asked, and on what goes away."""
+    headers = {}
+    if residency is not None:
+        headers["X-Served-Region"] = ELSEWHERE if "wrong_region" in strikes else residency
+    if "deprecation" in strikes:
+        headers |= {"Deprecation": f"@{MODELS_RELEASED}", "Sunset": "Wed, 31 Dec 2031 23:59:59 GMT"}
+    return headers
 
 
 def _described_model(name: str) -> dict[str, object]:

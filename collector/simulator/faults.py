@@ -22,6 +22,15 @@ FaultName = Literal[
     "error_event",
     "context_lost",
     "context_cut",
+    "loop",
+    "empty",
+    "no_usage",
+    "correction",
+    "cache_loss",
+    "diagnostic",
+    "wrong_region",
+    "deprecation",
+    "drain",
 ]
 FAULT_NAMES: tuple[FaultName, ...] = get_args(FaultName)
 
@@ -40,6 +49,15 @@ MEANINGS: dict[FaultName, str] = {
     "error_event": "a stream that began with 200 ends in an error event",
     "context_lost": "traffic: the passages belong to another question of the same domain",
     "context_cut": "traffic: the sentence that holds the answer is removed from its passage",
+    "loop": "the answer repeats one sentence to its end",
+    "empty": "the answer ends as usual and says nothing",
+    "no_usage": "a stream in OpenAI's dialect tells no usage although it was asked to",
+    "correction": "a stream in OpenAI's dialect repeats its text at the end, and it is another",
+    "cache_loss": "nothing of the prompt is found in a cache",
+    "diagnostic": "request ids begin with anthropic-internal-",
+    "wrong_region": "a request with X-Data-Residency is served in another region",
+    "deprecation": "the answer has Deprecation and Sunset headers",
+    "drain": "each request takes 8 % of the allowance of requests",
 }
 MODES: dict[FaultName, tuple[str, ...]] = {"truncation": ("cut", "length"), "overload": ("model", "gateway")}
 SECONDS: dict[FaultName, float] = {"stutter": 0.06, "stall": 3.0, "cold_start": 4.2}

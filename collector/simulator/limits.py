@@ -81,6 +81,10 @@ class Buckets:
         """Take what an answer came to."""
         self.output_tokens.take(output_tokens, self._clock())
 
+    def drain(self, share: float) -> None:
+        """Take this share of the allowance of requests."""
+        self.requests.take(share * self.requests.limit, self._clock())
+
     def allowances(self) -> tuple[Allowance, Allowance, Allowance]:
         """Of requests, input tokens and output tokens."""
         now = self._clock()

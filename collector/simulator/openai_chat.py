@@ -255,8 +255,8 @@ def stream(ask: Ask, replies: list[Reply], who: Identity) -> Iterator[Part]:
             fields["usage"] = usage
         return b"data: " + _encode(fields) + b"\n\n"
 
-    def delta(index: int, said: dict[str, Any], finish: str | None = None) -> bytes:
-        return chunk([{"index": index, "delta": said, "logprobs": None, "finish_reason": finish}])
+    def delta(index: int, said: dict[str, Any], finish: str | None = None, **beside: dict[str, Any]) -> bytes:
+        return chunk([{"index": index, "delta": said, "logprobs": None, "finish_reason": finish} | beside])
 
     for index in range(len(replies)):
         yield Part(delta(index, {"role": "assistant", "content": "", "refusal": None}), "beside")
@@ -267,7 +267,9 @@ def stream(ask: Ask, replies: list[Reply], who: Identity) -> Iterator[Part]:
                 yield Part(delta(index, said), "token" if is_first else "beside")
                 is_first = False
     for index, reply in enumerate(replies):
-        yield Part(delta(index, {}, _FINISH[reply.ending]), "beside")
+        # The whole text once more beside the last delta, as Perplexity repeats it.
+        repeat = {} if reply.corrected is None else {"message": {"role": "assistant", "content": reply.corrected}}
+        yield Part(delta(index, {}, _FINISH[reply.ending], **repeat), "beside")
     if ask.wants_usage:
         yield Part(chunk([], _usage(ask, replies)), "beside")
     yield Part(DONE, "beside")

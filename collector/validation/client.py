@@ -1,4 +1,4 @@
-"""The analyst's side of the validator: a bounded queue, one question at a time, an end to those that take too long."""
+"""The analyst's side of the validator: a bounded queue, few questions ahead, an end to those that take too long."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from itertools import takewhile
 from math import inf
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from msgspec import MsgspecError
 
 from collector.config import ValidatorSettings
 from collector.measures.validity import judgement
-from collector.model import Judgement, ValidationTask
+from collector.model import Judgement, RuleResult, ValidationTask
 from collector.validation.protocol import (
     ENVELOPE,
     FRAME_CAP,
@@ -35,15 +36,18 @@ LOOK_AROUND = 0.5  # seconds between two looks whether the validator has been aw
 RECONNECT = 0.05  # seconds between two tries
 SECOND_LOOK = 0.02  # seconds in which an answer that has come in already may still be read, after its time
 ATTEMPTS = 2  # how often one question may be under way when the validator dies
+# Questions sent ahead of the one under way, so that the validator need not wait for the next. Answers come in order.
+AHEAD = 32
+AHEAD_BYTES = 1024 * 1024
 # What timed out is not tried again for REMEMBERED seconds: the output at once, its schema after STRIKES outputs.
 REMEMBERED = 300.0
 STRIKES = 3
 MEMORY = 1024  # outputs and schemas remembered
 QUEUE_BYTES = 64 * 1024 * 1024  # texts and schemas that may wait, beside the bound in number
 
-Verdict = tuple[str, str | None]
-TIMED_OUT: Verdict = ("validator_timeout", None)
-SKIPPED: Verdict = ("skipped", None)
+Verdict = tuple[str, str | None, tuple[RuleResult, ...]]
+TIMED_OUT: Verdict = ("validator_timeout", None, ())
+SKIPPED: Verdict = ("skipped", None, ())
 
 
 class ValidatorGoneError(Exception):
@@ -66,6 +70,8 @@ class ValidatorClient:
         self._monotonic = monotonic
         self._waiting: deque[_Waiting] = deque()  # at most settings.queue and QUEUE_BYTES
         self._waiting_bytes = 0
+        self._sent: deque[_Waiting] = deque()  # at most 1 + AHEAD; the first is under way
+        self._sent_bytes = 0
         self._arrived = asyncio.Event()
         self._offenders = Offenders()
         self._unreachable_since: float | None = monotonic()
@@ -88,17 +94,20 @@ class ValidatorClient:
 
     def _ask(self, task: ValidationTask) -> Verdict | asyncio.Future[Verdict]:
         if task.result is not None:
-            return task.result, None
+            return task.result, None, ()
         text = task.text.encode("utf-8", "surrogatepass")
         now = self._monotonic()
-        if self._offenders.has(text, task.schema, now):
+        question = Question(task.kind, text, task.schema, None if task.rules is None else task.rules.text)
+        if self._offenders.has(text, _asked_for(question), now):
             return TIMED_OUT
-        size = len(text) + (0 if task.schema is None else len(task.schema))
-        is_full = len(self._waiting) >= self._settings.queue or self._waiting_bytes + size > QUEUE_BYTES
+        size = len(text) + len(task.schema or b"") + len(question.rules or b"")
+        is_full = (
+            len(self._sent) + len(self._waiting) >= self._settings.queue or self._waiting_bytes + size > QUEUE_BYTES
+        )
         if is_full or size > FRAME_CAP - ENVELOPE or self._is_lost(now):
             return SKIPPED
         verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(Question(task.kind, text, task.schema), size, now, verdict)
+        waiting = _Waiting(question, size, now, verdict)
         self._waiting.append(waiting)
         self._waiting_bytes += size
         self._arrived.set()
@@ -140,43 +149,60 @@ class ValidatorClient:
         return first
 
     async def _connection(self) -> None:
-        """Serves one connection; returns or raises when it is over. The question under way stays first in the queue."""
+        """Serves one connection; returns or raises when it is over. What is not answered then waits again, in order."""
         reader, writer = await asyncio.open_unix_connection(self._path)
         try:
-            self.pid = await _hello(reader)
+            answers = _Answers(reader)
+            self.pid = await answers.hello()
             self._unreachable_since = None
             while True:
-                waiting = await self._next(reader)
-                waiting.attempts += 1
-                answering = asyncio.create_task(_put(waiting.question, reader, writer))
-                try:
-                    if not await _ends_in(answering, self._settings.timeout):
-                        self._kill()
-                        self._finish(waiting, None)
-                        return
-                    self._finish(waiting, await answering)
-                except ValidatorGoneError:
-                    # Killed from outside, most likely; but what ends it twice is no accident.
-                    if waiting.attempts >= ATTEMPTS:
-                        self._finish(waiting, None)
-                    raise
-                finally:
-                    answering.cancel()
+                self._send(writer)
+                if not self._sent:
+                    self._arrived.clear()
+                    await self._arrival_or_end(reader)
+                    continue
+                self._sent[0].attempts += 1
+                self._skip_the_late()
+                answer = await answers.within(self._settings.timeout)
+                if answer is None:
+                    self._kill()
+                    self._finish(None)
+                    return
+                self._finish(answer)
+        except ValidatorGoneError:
+            # Killed from outside, most likely; but what ends it twice is no accident.
+            if self._sent and self._sent[0].attempts >= ATTEMPTS:
+                self._finish(None)
+            raise
         finally:
+            self._take_back()
             writer.close()
 
-    async def _next(self, reader: asyncio.StreamReader) -> _Waiting:
-        """The first question in the queue that someone still waits for; it stays there until it is finished."""
-        while True:
-            while self._waiting:
-                first = self._waiting[0]
-                if not first.verdict.done():
-                    if self._monotonic() - first.since <= PATIENCE:
-                        return first
-                    first.settle(SKIPPED)
-                self._pop()
-            self._arrived.clear()
-            await self._arrival_or_end(reader)
+    def _send(self, writer: asyncio.StreamWriter) -> None:
+        """Sends what may be sent, and waits for nothing: the validator may be too busy to read."""
+        while self._waiting and len(self._sent) <= AHEAD and (not self._sent or self._sent_bytes < AHEAD_BYTES):
+            first = self._pop()
+            if self._is_late(first):
+                first.settle(SKIPPED)
+            if first.verdict.done():
+                continue
+            self._sent.append(first)
+            self._sent_bytes += first.size
+            writer.write(frame(first.question))
+
+    def _skip_the_late(self) -> None:
+        """Those that were sent in time but whose turn did not come; their answers are still read."""
+        for waiting in takewhile(self._is_late, self._sent):
+            waiting.settle(SKIPPED)
+
+    def _is_late(self, waiting: _Waiting) -> bool:
+        return self._monotonic() - waiting.since > PATIENCE
+
+    def _take_back(self) -> None:
+        self._waiting.extendleft(reversed(self._sent))
+        self._waiting_bytes += self._sent_bytes
+        self._sent.clear()
+        self._sent_bytes = 0
 
     async def _arrival_or_end(self, reader: asyncio.StreamReader) -> None:
         """Waits for a question; raises ValidatorGoneError when the connection ends first, so that a new one is made."""
@@ -191,13 +217,13 @@ class ValidatorClient:
                 task.cancel()
             await asyncio.gather(arrival, ending, return_exceptions=True)
 
-    def _finish(self, waiting: _Waiting, answer: Answer | None) -> None:
+    def _finish(self, answer: Answer | None) -> None:
         """Settles the question under way; None is one that the validator did not survive."""
-        if self._waiting and self._waiting[0] is waiting:
-            self._pop()
+        first = self._sent.popleft()
+        self._sent_bytes -= first.size
         if answer is None:
-            self._offenders.add(waiting.question.text, waiting.question.schema, self._monotonic())
-        waiting.settle(TIMED_OUT if answer is None else (answer.result, answer.keyword))
+            self._offenders.add(first.question.text, _asked_for(first.question), self._monotonic())
+        first.settle(TIMED_OUT if answer is None else (answer.result, answer.keyword, answer.rules))
 
     def _kill(self) -> None:
         if self.pid is not None:
@@ -218,6 +244,10 @@ class _Waiting:
     def settle(self, verdict: Verdict) -> None:
         if not self.verdict.done():
             self.verdict.set_result(verdict)
+
+
+def _asked_for(question: Question) -> bytes | None:
+    return question.schema if question.rules is None else (question.schema or b"") + question.rules
 
 
 class Offenders:
@@ -254,39 +284,44 @@ def _digests(text: bytes, schema: bytes | None) -> tuple[bytes, bytes]:
     return by_schema, sha256(by_schema + text).digest()
 
 
-async def _ends_in(task: asyncio.Task[Answer], seconds: float) -> bool:
-    """Whether a task ends in time. A loop that was itself late looks once more before it blames the validator."""
-    await asyncio.wait({task}, timeout=seconds)
-    if not task.done():
-        await asyncio.wait({task}, timeout=SECOND_LOOK)
-    return task.done()
+class _Answers:
+    """What the validator says on one connection. A wait that is given up loses nothing of a frame."""
 
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._length: int | None = None  # of the frame whose header has been read
 
-async def _put(question: Question, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
-    try:
-        writer.write(frame(question))
-        await writer.drain()
-        return decode_answer(await _read(reader))
-    except (OSError, MsgspecError) as error:
-        raise ValidatorGoneError from error
-
-
-async def _hello(reader: asyncio.StreamReader) -> int:
-    """The validator's process id. There is no time limit: it comes when the process has started."""
-    try:
-        pid = decode_hello(await _read(reader)).pid
-    except (OSError, MsgspecError) as error:
-        raise ValidatorGoneError from error
-    if pid <= 1 or pid == os.getpid():
-        raise ValidatorGoneError
-    return pid
-
-
-async def _read(reader: asyncio.StreamReader) -> bytes:
-    try:
-        length = int.from_bytes(await reader.readexactly(HEADER), "big")
-        if length > FRAME_CAP:
+    async def hello(self) -> int:
+        """The validator's process id. There is no time limit: it comes when the process has started."""
+        try:
+            pid = decode_hello(await self._frame()).pid
+        except MsgspecError as error:
+            raise ValidatorGoneError from error
+        if pid <= 1 or pid == os.getpid():
             raise ValidatorGoneError
-        return await reader.readexactly(length)
-    except asyncio.IncompleteReadError as error:
-        raise ValidatorGoneError from error
+        return pid
+
+    async def within(self, seconds: float) -> Answer | None:
+        """The next answer; None where none comes in time. A loop that was itself late looks once more."""
+        for limit in (seconds, SECOND_LOOK):
+            try:
+                async with asyncio.timeout(limit):
+                    return decode_answer(await self._frame())
+            except MsgspecError as error:
+                raise ValidatorGoneError from error
+            except TimeoutError:
+                continue
+        return None
+
+    async def _frame(self) -> bytes:
+        try:
+            if self._length is None:
+                length = int.from_bytes(await self._reader.readexactly(HEADER), "big")
+                if length > FRAME_CAP:
+                    raise ValidatorGoneError
+                self._length = length
+            body = await self._reader.readexactly(self._length)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise ValidatorGoneError from error
+        self._length = None
+        return body

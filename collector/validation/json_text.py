@@ -17,14 +17,20 @@ Fault = Literal["not_json", "fenced", "trailing_text", "non_standard_number", "d
 
 # A string, closed or not, or a bracket. Possessive, so that it is linear on any text and keeps no stack.
 _STRUCTURE = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[\]{}]', re.DOTALL)
+_LONG = re.compile(r"[0-9]{16}")  # in a string too: that costs time and nothing else
+_SHORT = 15  # characters of a number
 _FENCE_TAG = re.compile(r"[A-Za-z0-9_+-]*")
 
 
 class Document(Struct, frozen=True):
-    """A text as JSON: its value, as the standard library gives it, or what is wrong with it."""
+    """A text as JSON: its value, as the standard library gives it, or what is wrong with it.
+
+    `exact` says that its numbers are such as binary floats hold without doubt: short, and with no exponent.
+    """
 
     value: object = None
     fault: Fault | None = None
+    exact: bool = True
 
 
 def read(text: str) -> Document:
@@ -47,7 +53,7 @@ def read(text: str) -> Document:
         return Document(fault="non_standard_number")
     if remarks.duplicate_key:
         return Document(fault="duplicate_key")
-    return Document(value)
+    return Document(value, exact=not remarks.long_number and _LONG.search(text) is None)
 
 
 def is_deeper(text: str, depth: int) -> bool:
@@ -72,15 +78,21 @@ class _Remarks:
     def __init__(self) -> None:
         self.non_standard_number = False
         self.duplicate_key = False
+        self.long_number = False
 
     def decoder(self) -> json.JSONDecoder:
-        return json.JSONDecoder(object_pairs_hook=self._object, parse_constant=self._constant)
+        return json.JSONDecoder(object_pairs_hook=self._object, parse_constant=self._constant, parse_float=self._float)
 
     def _object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
         made = dict(pairs)
         if len(made) != len(pairs):
             self.duplicate_key = True
         return made
+
+    def _float(self, digits: str) -> float:
+        if len(digits) > _SHORT or "e" in digits or "E" in digits:
+            self.long_number = True
+        return float(digits)
 
     def _constant(self, word: str) -> None:
         self.non_standard_number = True

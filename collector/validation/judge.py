@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from collector.validation.json_text import read
+from collector.validation.json_text import Document, read
 from collector.validation.schema import Schema, UnusableSchemaError, compile_schema
 
 Verdict = tuple[str, str | None]
@@ -19,7 +19,7 @@ def judge(text: str, schema: bytes | None, kind: str, compiled: Callable[[bytes]
     document = read(text)
     if document.fault is not None:
         return document.fault, None
-    result, keyword = _against(document.value, schema, kind, compiled)
+    result, keyword = against(document, schema, kind, compiled)
     if kind != "contract":
         return result, keyword
     if result == "schema_violation":
@@ -27,13 +27,14 @@ def judge(text: str, schema: bytes | None, kind: str, compiled: Callable[[bytes]
     return (result if result == "valid" else "contract_error"), keyword
 
 
-def _against(value: object, schema: bytes | None, kind: str, compiled: Callable[[bytes], Schema]) -> Verdict:
+def against(document: Document, schema: bytes | None, kind: str, compiled: Callable[[bytes], Schema]) -> Verdict:
+    """The result of a document that is JSON; never `contract_violation` or `contract_error`."""
     if schema is None:
-        if kind == "json" and not isinstance(value, dict):
+        if kind == "json" and not isinstance(document.value, dict):
             return "schema_violation", "type"  # JSON mode promises an object.
         return "valid", None
     try:
-        keyword = compiled(schema).failing_keyword(value)
+        keyword = compiled(schema).failing_keyword(document.value, document.exact)
     except UnusableSchemaError as error:
         return error.fault, None
     except RecursionError:

@@ -22,10 +22,12 @@ from pathlib import Path
 import msgspec
 
 from collector.config import Settings, ValidatorSettings
-from collector.validation import ecma
+from collector.contracts.rules import RulesCache
+from collector.validation import ecma, fast
+from collector.validation.contract import judge_contract
 from collector.validation.judge import judge
 from collector.validation.protocol import FRAME_CAP, HEADER, Answer, Hello, Question, decode_question, frame
-from collector.validation.schema import Schema, compile_schema
+from collector.validation.schema import Schema, SchemaFault, UnusableSchemaError, compile_schema
 
 RECURSION = 5000  # stack frames: DEPTH levels of a value at what jsonschema needs for each
 PARENT_CHECK = 1.0  # seconds between two looks whether the supervisor still lives, while no client is there
@@ -39,43 +41,61 @@ class SchemaCache:
 
     SCHEMAS = 512
     BYTES = 8 * 1024 * 1024
+    LARGEST = 1024 * 1024  # bytes of a schema that is kept, so that one does not push out all others
 
-    def __init__(self) -> None:
-        self._compiled: OrderedDict[bytes, Schema] = OrderedDict()
+    def __init__(self, formats: bool = False) -> None:
+        self._formats = formats
+        self._compiled: OrderedDict[bytes, Schema | SchemaFault] = OrderedDict()
         self._bytes = 0
 
     def __call__(self, text: bytes) -> Schema:
-        """The schema compiled; raises what compile_schema raises."""
+        """The schema compiled; raises what compile_schema raises, the second time without trying again."""
         known = self._compiled.get(text)
-        if known is not None:
+        if known is None:
+            known = self._made(text)
+            if len(text) <= self.LARGEST:
+                self._keep(text, known)
+        else:
             self._compiled.move_to_end(text)
-            return known
-        made = compile_schema(text)
+        if isinstance(known, str):
+            raise UnusableSchemaError(known)
+        return known
+
+    def _keep(self, text: bytes, made: Schema | SchemaFault) -> None:
         self._compiled[text] = made
         self._bytes += len(text)
-        while self._compiled and (len(self._compiled) > self.SCHEMAS or self._bytes > self.BYTES):
+        while len(self._compiled) > self.SCHEMAS or self._bytes > self.BYTES:
             oldest, _ = self._compiled.popitem(last=False)
             self._bytes -= len(oldest)
-        return made
+
+    def _made(self, text: bytes) -> Schema | SchemaFault:
+        try:
+            return compile_schema(text, self._formats)
+        except UnusableSchemaError as error:
+            return error.fault
 
     def clear(self) -> None:
         self._compiled.clear()
         self._bytes = 0
 
 
-def answer(question: Question, compiled: SchemaCache) -> Answer:
+def answer(question: Question, compiled: SchemaCache, rules: RulesCache) -> Answer:
     """The answer to one question. Out of memory counts as out of time: both are limits of this process."""
     try:
         text = question.text.decode("utf-8", "surrogatepass")
+        if question.rules is not None:
+            return Answer(*judge_contract(text, question.schema, rules(question.rules), compiled))
         result, keyword = judge(text, question.schema, question.kind, compiled)
     except MemoryError:
         compiled.clear()
+        rules.clear()
         ecma.compiled.cache_clear()
+        fast.matcher.cache_clear()
         return Answer("validator_timeout", None)
     return Answer(result, keyword)
 
 
-def serve(connection: socket.socket, compiled: SchemaCache, alone: float) -> None:
+def serve(connection: socket.socket, compiled: SchemaCache, rules: RulesCache, alone: float) -> None:
     """Answers one client until it leaves. `alone` is the time in seconds after which the kernel ends a judgement."""
     connection.sendall(frame(Hello(os.getpid())))
     stream = connection.makefile("rb")
@@ -88,7 +108,7 @@ def serve(connection: socket.socket, compiled: SchemaCache, alone: float) -> Non
             return
         question = decode_question(body)
         signal.setitimer(signal.ITIMER_REAL, alone)
-        found = answer(question, compiled)
+        found = answer(question, compiled, rules)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         connection.sendall(frame(found))
 
@@ -96,7 +116,7 @@ def serve(connection: socket.socket, compiled: SchemaCache, alone: float) -> Non
 def run(listener: socket.socket, settings: ValidatorSettings) -> None:
     """Serves clients one after the other; returns when the parent process is gone."""
     parent = os.getppid()
-    compiled = SchemaCache()
+    compiled, rules = SchemaCache(settings.formats), RulesCache()
     listener.settimeout(PARENT_CHECK)
     while os.getppid() == parent:
         try:
@@ -106,7 +126,7 @@ def run(listener: socket.socket, settings: ValidatorSettings) -> None:
         connection.settimeout(None)
         # A client that left, or that does not speak as agreed, loses its connection and nothing else.
         with connection, contextlib.suppress(OSError, ValueError):
-            serve(connection, compiled, max(settings.timeout * LIMITS_ALONE, 1.0))
+            serve(connection, compiled, rules, max(settings.timeout * LIMITS_ALONE, 1.0))
 
 
 def confine(settings: ValidatorSettings) -> None:

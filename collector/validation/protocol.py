@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct, msgpack
 
+from collector.model import RuleResult
+
 SOCKET = "validator.sock"
 HEADER = 4  # bytes of length before a frame
 FRAME_CAP = 64 * 1024 * 1024  # longer frames are not sent, and end the connection where they come
@@ -18,16 +20,18 @@ class Hello(Struct, frozen=True, array_like=True):
 
 
 class Question(Struct, frozen=True, array_like=True):
-    """`text` is UTF-8 with surrogates let through, as an answer may hold half of a pair."""
+    """`text` is UTF-8 with surrogates let through, as an answer may hold half of a pair. `rules` are a RuleSet's."""
 
     kind: str
     text: bytes
     schema: bytes | None
+    rules: bytes | None = None
 
 
 class Answer(Struct, frozen=True, array_like=True):
     result: str
     keyword: str | None
+    rules: tuple[RuleResult, ...] = ()
 
 
 def frame(message: Hello | Question | Answer) -> bytes:

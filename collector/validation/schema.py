@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from math import isfinite
 from typing import Any, Literal
@@ -16,11 +17,12 @@ from jsonschema import validators
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema_specifications import REGISTRY
 from msgspec import Struct
+from msgspec.structs import replace
 from referencing import Registry, Specification
 from referencing import jsonschema as drafts
 from referencing.exceptions import Unresolvable
 
-from collector.validation import ecma, json_text
+from collector.validation import ecma, fast, json_text
 
 SchemaFault = Literal["schema_invalid", "schema_unresolvable", "schema_recursion"]
 
@@ -29,13 +31,19 @@ VIOLATIONS = 50
 
 
 class Schema:
-    """A compiled schema."""
+    """A compiled schema. `jsonschema` has the last word on what is broken; `quick` may say that nothing is."""
 
-    def __init__(self, validator: Any) -> None:
+    def __init__(self, validator: Any, quick: fast.IsValid | None = None) -> None:
         self._validator = validator
+        self._quick = quick
 
-    def failing_keyword(self, value: object) -> str | None:
-        """The keyword that a JSON value breaks, of a closed set; None when it satisfies the schema."""
+    def failing_keyword(self, value: object, exact: bool = True) -> str | None:
+        """The keyword that a JSON value breaks, of a closed set; None when it satisfies the schema.
+
+        `exact` says that its numbers are such as both validators hold exactly.
+        """
+        if exact and self._quick is not None and self._quick(value):
+            return None
         violations = list(islice(self._validator.iter_errors(value), VIOLATIONS))
         if not violations:
             return None
@@ -52,13 +60,15 @@ class UnusableSchemaError(Exception):
         self.fault = fault
 
 
-def compile_schema(text: bytes) -> Schema:
+def compile_schema(text: bytes, formats: bool = False) -> Schema:
     """A schema from its JSON text. Raises UnusableSchemaError.
 
     The draft is the one that `$schema` names, else 2020-12. What the draft's own schema refuses, and patterns that
     Python cannot read, are `schema_invalid`. References that lead out of the schema, except to the drafts themselves,
     are `schema_unresolvable`: nothing is ever fetched. References that lead back to where they start without going
     down into the value, and nesting too deep to follow, are `schema_recursion`.
+
+    `format` asserts nothing unless `formats` is set; then those are asserted that the installed libraries know.
     """
     document = _parsed(text)
     draft = _draft(document)
@@ -66,11 +76,11 @@ def compile_schema(text: bytes) -> Schema:
         # jsonschema would turn back to its own class of this draft wherever a reference leads to the root.
         document.pop("$schema", None)
     try:
-        # Without a format checker: which formats it knows depends on what else is installed.
-        if not draft.meta.is_valid(document):
+        if draft.meta.failing_keyword(document) is not None:
             raise UnusableSchemaError("schema_invalid")
-        validator = draft.validator(document, registry=Registry())
-        _check_references(document, draft)
+        checker = draft.validator.FORMAT_CHECKER if formats else None
+        validator = draft.validator(document, registry=Registry(), format_checker=checker)
+        quick = _quick(document, draft, formats)
     except UnusableSchemaError:
         raise
     except Unresolvable as error:
@@ -81,7 +91,15 @@ def compile_schema(text: bytes) -> Schema:
         raise
     except Exception as error:  # A reference led into a part that no draft's schema checks.
         raise UnusableSchemaError("schema_invalid") from error
-    return Schema(validator)
+    return Schema(validator, quick)
+
+
+def _quick(document: object, draft: Draft, formats: bool = False) -> fast.IsValid | None:
+    """The faster validator of a document, whose references are resolved on the way; raises what that raises."""
+    applied = _applied(document, draft)
+    if formats and any("format" in schema for schema in applied):
+        return None
+    return fast.validator(document, draft.name, applied, draft.validator.VALIDATORS)
 
 
 def _parsed(text: bytes) -> object:
@@ -99,17 +117,23 @@ def _parsed(text: bytes) -> object:
 # ---------------------------------------------------------------- keywords that jsonschema reads otherwise
 
 
+def _holds(pattern: str, text: str) -> bool:
+    """Whether a pattern is found in a text: in linear time where that can be, else by Python."""
+    matches = fast.matcher(pattern)
+    found = None if matches is None else matches(text)
+    return ecma.compiled(pattern).search(text) is not None if found is None else found
+
+
 def _pattern(validator: Any, pattern: str, value: Any, _: Any) -> Iterator[ValidationError]:
-    if validator.is_type(value, "string") and ecma.compiled(pattern).search(value) is None:
+    if validator.is_type(value, "string") and not _holds(pattern, value):
         yield ValidationError("pattern")
 
 
 def _pattern_properties(validator: Any, patterns: Mapping[str, Any], value: Any, _: Any) -> Iterator[ValidationError]:
     if validator.is_type(value, "object"):
         for pattern, subschema in patterns.items():
-            search = ecma.compiled(pattern).search
             for key, member in value.items():
-                if search(key) is not None:
+                if _holds(pattern, key):
                     yield from validator.descend(member, subschema, path=key, schema_path=pattern)
 
 
@@ -117,9 +141,9 @@ def _additional_properties(validator: Any, allowed: Any, value: Any, schema: Any
     if not validator.is_type(value, "object"):
         return
     named = schema.get("properties", {})
-    searches = [ecma.compiled(pattern).search for pattern in schema.get("patternProperties", {})]
+    patterns = schema.get("patternProperties", ())
     for key, member in value.items():
-        if key not in named and not any(search(key) for search in searches):
+        if key not in named and not any(_holds(pattern, key) for pattern in patterns):
             if allowed is False:
                 yield ValidationError("additionalProperties")
                 return
@@ -158,7 +182,26 @@ def _key(value: Any) -> Any:
     return value
 
 
+_KINDS: dict[type, frozenset[str]] = {
+    str: frozenset({"string"}),
+    bool: frozenset({"boolean"}),
+    int: frozenset({"integer", "number"}),
+    dict: frozenset({"object"}),
+    list: frozenset({"array"}),
+    type(None): frozenset({"null"}),
+}
+
+
+def _type(validator: Any, wanted: str | list[str], value: Any, _: Any) -> Iterator[ValidationError]:
+    names = (wanted,) if isinstance(wanted, str) else wanted
+    if _KINDS.get(type(value), frozenset()).isdisjoint(names) and not any(
+        map(partial(validator.is_type, value), names)
+    ):
+        yield ValidationError("type")
+
+
 _OWN = {
+    "type": _type,
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
@@ -166,62 +209,45 @@ _OWN = {
     "uniqueItems": _unique_items,
 }
 
-# ---------------------------------------------------------------- drafts
+# A subschema with one of these changes how others are resolved or which of its members count.
+_CONTEXT = frozenset({"$id", "id", "$ref", "$schema"})
 
 
-class Draft(Struct, frozen=True):
-    validator: Any  # jsonschema's class; its stubs name no type for it
-    meta: Any  # an instance of it, for the draft's own schema
-    specification: Specification[Any]
-    ref_stands_alone: bool  # `$ref` hides the keywords beside it
+def _descending(stock: Callable[..., Iterator[ValidationError]]) -> Callable[..., Iterator[ValidationError]]:
+    """jsonschema's way down, without a new validator for each subschema, which takes half of the time."""
 
+    def descend(
+        validator: Any,
+        instance: Any,
+        schema: Any,
+        path: str | int | None = None,
+        schema_path: str | int | None = None,
+        resolver: Any = None,
+    ) -> Iterator[ValidationError]:
+        if resolver is not None or not isinstance(schema, dict) or not _CONTEXT.isdisjoint(schema):
+            yield from stock(validator, instance, schema, path, schema_path, resolver)
+            return
+        keywords = validator.VALIDATORS
+        for name, wanted in schema.items():
+            if name not in keywords:
+                continue
+            for error in keywords[name](validator, wanted, instance, schema) or ():
+                error._set(
+                    validator=name,
+                    validator_value=wanted,
+                    instance=instance,
+                    schema=schema,
+                    type_checker=validator.TYPE_CHECKER,
+                )
+                if name != "if":
+                    error.schema_path.appendleft(name)
+                if path is not None:
+                    error.path.appendleft(path)
+                if schema_path is not None:
+                    error.schema_path.appendleft(schema_path)
+                yield error
 
-def _made(stock: Any, specification: Specification[Any], ref_stands_alone: bool) -> Draft:
-    made = validators.extend(stock, _OWN)  # type: ignore[no-untyped-call]
-    return Draft(made, made(_in_one(stock.META_SCHEMA), registry=Registry()), specification, ref_stands_alone)
-
-
-def _in_one(meta: dict[str, Any]) -> dict[str, Any]:
-    """A draft's own schema as one flat document: put together from its vocabularies it is seven times slower."""
-    one: dict[str, Any] = {"properties": {}, "$defs": {}} | {
-        name: meta[name] for name in meta if name not in ("$id", "$schema")
-    }
-    for vocabulary in one.pop("allOf", ()):
-        part = REGISTRY.contents(urljoin(meta["$id"], vocabulary["$ref"]))
-        one["properties"] = part.get("properties", {}) | one["properties"]
-        one["$defs"] = part.get("$defs", {}) | one["$defs"]
-    # With a single document, the dynamic references are plain ones to its root.
-    text = json.dumps({name: one[name] for name in one if name not in ("$dynamicAnchor", "$recursiveAnchor")})
-    flat: dict[str, Any] = json.loads(re.sub(r'"\$(dynamicRef": "#meta|recursiveRef": "#)"', '"$ref": "#"', text))
-    return flat
-
-
-_NEWEST = _made(validators.Draft202012Validator, drafts.DRAFT202012, ref_stands_alone=False)
-DRAFTS: dict[str, Draft] = {
-    "json-schema.org/draft-04/schema": _made(validators.Draft4Validator, drafts.DRAFT4, ref_stands_alone=True),
-    "json-schema.org/draft-06/schema": _made(validators.Draft6Validator, drafts.DRAFT6, ref_stands_alone=True),
-    "json-schema.org/draft-07/schema": _made(validators.Draft7Validator, drafts.DRAFT7, ref_stands_alone=True),
-    "json-schema.org/draft/2019-09/schema": _made(
-        validators.Draft201909Validator, drafts.DRAFT201909, ref_stands_alone=False
-    ),
-    "json-schema.org/draft/2020-12/schema": _NEWEST,
-    "json-schema.org/schema": _NEWEST,
-}
-KEYWORDS: frozenset[str] = frozenset(
-    {"minContains", "maxContains"}.union(*(draft.validator.VALIDATORS for draft in DRAFTS.values()))
-)
-
-
-def _draft(document: object) -> Draft:
-    named = document.get("$schema") if isinstance(document, dict) else None
-    if named is None:
-        return _NEWEST
-    if not isinstance(named, str):
-        raise UnusableSchemaError("schema_invalid")
-    draft = DRAFTS.get(re.sub(r"\Ahttps?://", "", named.rstrip("#")))
-    if draft is None:  # A dialect of someone's own, which would have to be fetched to be understood.
-        raise UnusableSchemaError("schema_unresolvable")
-    return draft
+    return descend
 
 
 # ---------------------------------------------------------------- references
@@ -233,8 +259,12 @@ _SAME_VALUE_LISTS = ("allOf", "anyOf", "oneOf")
 _SAME_VALUE_MAPS = ("dependentSchemas", "dependencies")
 
 
-def _check_references(root: object, draft: Draft) -> None:
-    """Resolves every reference and compiles every pattern once; raises where one cannot be, or leads in a circle."""
+def _applied(root: object, draft: Draft) -> list[dict[str, Any]]:
+    """Every schema that is applied, boolean ones left out.
+
+    Resolves every reference and compiles every pattern once; raises where one cannot be, or leads in a circle.
+    """
+    found: list[dict[str, Any]] = []
     resource = draft.specification.create_resource(root)
     todo: list[tuple[Any, Any]] = [(root, REGISTRY.resolver_with_root(resource))]
     applies: dict[int, list[int]] = {}  # by identity: the schemas that a schema applies to the same value
@@ -244,6 +274,7 @@ def _check_references(root: object, draft: Draft) -> None:
             continue
         if not isinstance(schema, dict):
             raise UnusableSchemaError("schema_invalid")
+        found.append(schema)
         keywords = _keywords(schema, draft)
         for pattern in _patterns(keywords):
             ecma.compiled(pattern)
@@ -260,6 +291,7 @@ def _check_references(root: object, draft: Draft) -> None:
         )
     if _has_circle(applies):
         raise UnusableSchemaError("schema_recursion")
+    return found
 
 
 def _keywords(schema: dict[str, Any], draft: Draft) -> dict[str, Any]:
@@ -303,3 +335,71 @@ def _has_circle(edges: Mapping[int, list[int]]) -> bool:
             if incoming[target] == 0:
                 free.append(target)
     return seen != len(incoming)
+
+
+# ---------------------------------------------------------------- drafts
+
+
+class Draft(Struct, frozen=True):
+    name: str
+    validator: Any  # jsonschema's class; its stubs name no type for it
+    specification: Specification[Any]
+    ref_stands_alone: bool  # `$ref` hides the keywords beside it
+    meta: Schema  # the draft's own schema
+
+
+def _made(name: str, stock: Any, specification: Specification[Any], ref_stands_alone: bool = False) -> Draft:
+    made: Any = validators.extend(stock, _OWN)  # type: ignore[no-untyped-call]
+    made.descend = _descending(made.descend)
+    document = _in_one(stock.META_SCHEMA)
+    plain = Schema(made(document, registry=Registry()))
+    draft = Draft(name, made, specification, ref_stands_alone, plain)
+    return replace(draft, meta=Schema(made(document, registry=Registry()), _quick(document, draft)))
+
+
+def _in_one(meta: dict[str, Any]) -> dict[str, Any]:
+    """A draft's own schema as one flat document: put together from its vocabularies it is seven times slower."""
+    one: dict[str, Any] = {"properties": {}, "$defs": {}} | {
+        name: meta[name] for name in meta if name not in ("$id", "$schema")
+    }
+    for vocabulary in one.pop("allOf", ()):
+        part = REGISTRY.contents(urljoin(meta["$id"], vocabulary["$ref"]))
+        one["properties"] = part.get("properties", {}) | one["properties"]
+        one["$defs"] = part.get("$defs", {}) | one["$defs"]
+    # With a single document, the dynamic references are plain ones to its root.
+    text = json.dumps({name: one[name] for name in one if name not in ("$dynamicAnchor", "$recursiveAnchor")})
+    text = re.sub(r'"\$(dynamicRef": "#meta|recursiveRef": "#)"', '"$ref": "#"', text)
+    flat: dict[str, Any] = json.loads(re.sub(r'"\$ref": "meta/[a-z-]+#', '"$ref": "#', text))
+    return flat
+
+
+_NEWEST = _made("2020-12", validators.Draft202012Validator, drafts.DRAFT202012)
+DRAFTS: dict[str, Draft] = {
+    "json-schema.org/draft-04/schema": _made(
+        "draft-04", validators.Draft4Validator, drafts.DRAFT4, ref_stands_alone=True
+    ),
+    "json-schema.org/draft-06/schema": _made(
+        "draft-06", validators.Draft6Validator, drafts.DRAFT6, ref_stands_alone=True
+    ),
+    "json-schema.org/draft-07/schema": _made(
+        "draft-07", validators.Draft7Validator, drafts.DRAFT7, ref_stands_alone=True
+    ),
+    "json-schema.org/draft/2019-09/schema": _made("2019-09", validators.Draft201909Validator, drafts.DRAFT201909),
+    "json-schema.org/draft/2020-12/schema": _NEWEST,
+    "json-schema.org/schema": _NEWEST,
+}
+KEYWORDS: frozenset[str] = frozenset(
+    {"minContains", "maxContains"}.union(*(draft.validator.VALIDATORS for draft in DRAFTS.values()))
+)
+
+
+def _draft(document: object) -> Draft:
+    named = document.get("$schema") if isinstance(document, dict) else None
+    if named is None:
+        return _NEWEST
+    if not isinstance(named, str):
+        raise UnusableSchemaError("schema_invalid")
+    draft = DRAFTS.get(re.sub(r"\Ahttps?://", "", named.rstrip("#")))
+    if draft is None:  # A dialect of someone's own, which would have to be fetched to be understood.
+        raise UnusableSchemaError("schema_unresolvable")
+    return draft

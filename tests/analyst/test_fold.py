@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from collector.analyst.answer import Limits
 from collector.catalogue import ANOMALIES, ERROR_KINDS, METHODS, OUTCOMES, TRANSPORTS
+from collector.findings.judge import Findings
 from collector.model import ChunkGaps, Exchange, Price, Rates, Record, ReportedUsage, TextFact, Timing, Usage
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("*.http"))
@@ -72,6 +73,18 @@ def exchange_of(path: Path, play: Any) -> Exchange:
 def test_the_record_is_the_golden_one(path: Path, play: Any) -> None:
     got = msgspec.json.decode(msgspec.json.encode(exchange_of(path, play).record))
     assert rounded(got) == json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+
+
+# What these exchanges were made to show; of all others there is nothing to find.
+FOUND = {
+    "anthropic_whole_max_tokens": ["cut_by_length"],
+    "openai_stream_two_choices": ["include_usage_missing", "cut_by_length"],
+}
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_findings_are_made_of_what_is_wrong_and_of_nothing_else(path: Path, play: Any) -> None:
+    assert [found.rule for found in Findings().judge(exchange_of(path, play))] == FOUND.get(path.stem, [])
 
 
 def rounded(value: Any) -> Any:

@@ -273,9 +273,8 @@ def test_a_json_schema_stays_as_it_is_and_only_json_is_expected_of_json() -> Non
     config = {"responseMimeType": "application/json", "responseJsonSchema": {"type": "array"}}
     assert asked({"generationConfig": config}).expectation == Expectation("json_schema", b'{"type": "array"}')
     assert asked({"generationConfig": {"responseMimeType": "application/json"}}).expectation == Expectation("json")
-    assert (
-        asked({"generationConfig": {"responseMimeType": "text/x.enum", "responseSchema": SCHEMA}}).expectation is None
-    )
+    assert asked({"generationConfig": {"responseMimeType": "text/x.enum"}}).expectation is None
+    assert asked({"generationConfig": {"responseMimeType": "text/plain", "responseSchema": SCHEMA}}).expectation is None
     assert asked({"generationConfig": {}}).expectation is None
 
 

@@ -90,14 +90,30 @@ def test_an_error_with_a_status() -> None:
     assert (told.outcome, told.error.type, told.error.kind) == ("upstream_error", "overloaded", "overloaded")
 
 
+@pytest.mark.parametrize(
+    ("grammar", "expected"),
+    [
+        ({"type": "json", "value": '{"type": "object"}'}, Expectation("json_schema", b'{"type": "object"}')),
+        ({"type": "json_schema", "value": {"name": "n", "schema": {"type": "array"}}},
+         Expectation("json_schema", b'{"type": "array"}', "n")),
+        ({"type": "regex", "value": "a+"}, Expectation("json_schema", b'{"pattern":"^(?:a+)$"}', is_text=True)),
+        ({"type": "regex"}, None),
+        ({"type": "ebnf", "value": "root ::= [a]"}, None),
+        (None, None),
+    ],
+)  # fmt: skip
+def test_the_grammar_is_read(grammar: Any, expected: Expectation | None) -> None:
+    """huggingface.co/docs/text-generation-inference, Guidance; router/src/lib.rs, GrammarType."""
+    asked = {"inputs": "What?", "parameters": {"grammar": grammar}}
+    assert Tgi().request_facts(json.dumps(asked).encode()).expectation == expected
+
+
 def test_the_request() -> None:
     schema = {"type": "object"}
     asked = {"inputs": "What?", "parameters": {"max_new_tokens": 5, "grammar": {"type": "json", "value": schema}}}
     facts = Tgi().request_facts(json.dumps(asked).encode())
     assert (facts.query, facts.max_output_tokens) == ("What?", 5)
     assert facts.expectation == Expectation("json_schema", b'{"type": "object"}')
-    asked["parameters"] = {"grammar": {"type": "regex", "value": "a+"}}
-    assert Tgi().request_facts(json.dumps(asked).encode()).expectation is None
     assert Tgi().request_facts(b"{}").query is None
     with pytest.raises(UnreadableError):
         Tgi().request_facts(b"{")

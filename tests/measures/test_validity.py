@@ -79,6 +79,14 @@ def test_json_mode_has_no_schema_and_no_schema_id() -> None:
     assert tasks(exchange(choice(), expectation=Expectation("json"))) == (ValidationTask(0, None, "json", "{}"),)
 
 
+def test_a_bare_text_is_judged_as_the_json_string_of_it() -> None:
+    wish = Expectation("json_schema", b'{"enum":["yes"]}', is_text=True)
+    (task,) = tasks(exchange(choice('yes "so"\n'), expectation=wish))
+    assert (task.text, task.kind, task.schema) == ('"yes \\"so\\"\\n"', "json_schema", b'{"enum":["yes"]}')
+    (empty,) = tasks(exchange(choice(" "), expectation=wish))
+    assert empty.result == "empty"
+
+
 def test_the_contract_of_the_route_holds_where_the_request_asks_for_nothing() -> None:
     assert tasks(exchange(choice()), SCHEMA) == (ValidationTask(0, None, "contract", "{}", SCHEMA, SCHEMA_ID),)
     asked = tasks(exchange(choice(), expectation=Expectation("json")), SCHEMA)

@@ -27,7 +27,7 @@ def as_prometheus(expression: str, window: str = "5m") -> str:
     """A panel's expression with Grafana's variables filled in, each with everything."""
 
     def fill(found: re.Match[str]) -> str:
-        if found[1] == "__rate_interval":
+        if found[1] in ("__rate_interval", "__range"):
             return window
         assert found[1] in VARIABLES, f"{found[0]} is no variable of the dashboard"
         return ".+"

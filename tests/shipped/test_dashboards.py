@@ -110,11 +110,11 @@ def test_a_query_parses_follows_the_variables_and_the_scrape_interval(panel: dic
         parse(as_prometheus(expression))
         assert target["datasource"]["uid"] == "${datasource}"
         windows = re.findall(r"\[([^\]]+)\]", expression)
-        assert set(windows) <= {"$__rate_interval"}
+        assert set(windows) <= {"$__range" if panel["type"] == "table" else "$__rate_interval"}
         for selector in re.findall(r"\{([^}]*)\}", expression):
             assert 'job=~"$job"' in selector
             assert 'instance=~"$instance"' in selector
-        assert target["instant"] is (panel["type"] == "stat"), "a stat shows now, not the last thing that was"
+        assert target["instant"] is (panel["type"] in ("stat", "table")), "it shows now, not the last thing that was"
         shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
         kept = {label for labels in re.findall(r"by \(([^)]*)\)", expression) for label in labels.split(", ")}
         assert shown <= kept, "a legend names a label that the expression does not keep"

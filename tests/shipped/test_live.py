@@ -34,7 +34,7 @@ PLAIN_VALUES = {  # what readings say of labels that are open
     "keyword": ("required",), "scope": ("tokens",), "window": ("minute",), "limiter": ("gateway",),
     "phase": ("prefill",), "slo": ("first_token",), "worker": ("0",), "version": ("0.1.0",),
     "metric": ("semantic_health_tokens_total",), "rule": ("retry_storm",),
-    "header": ("x-ratelimit-mood",),
+    "header": ("x-ratelimit-mood",), "contract_rule": ("private",),
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from collector.config import Settings, ValidatorSettings
+from collector.validation import fast
 from collector.validation.client import ValidatorClient
 
 
@@ -103,6 +104,15 @@ async def room(directory: Path) -> AsyncIterator[Room]:
     made = Room(directory, ValidatorSettings(timeout=0.5))
     yield made
     await made.close()
+
+
+@pytest.fixture
+def jsonschema_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As where the extra `fast-validation` is not installed."""
+    monkeypatch.setattr(fast, "ENGINE", None)
+    fast.matcher.cache_clear()
+    yield
+    fast.matcher.cache_clear()
 
 
 def is_alive(pid: int) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,8 @@ from collector.catalogue import VALIDITY_RESULTS
 from collector.config import ValidatorSettings
 from collector.model import Judgement, ValidationTask
 from collector.validation import client as client_module
-from collector.validation.client import MEMORY, REMEMBERED, STRIKES, Offenders, ValidatorClient
+from collector.validation.client import AHEAD, MEMORY, REMEMBERED, STRIKES, Offenders, ValidatorClient
+from collector.validation.protocol import Answer, Hello, frame
 
 MakeRoom = Callable[..., Awaitable[tuple[Any, ValidatorClient]]]
 
@@ -28,7 +31,7 @@ BAD = ValidationTask(1, None, "json_schema", '{"town": "Rome"}', CITY, "city")
 
 def hostile(number: int = 0) -> ValidationTask:
     """A pattern that takes Python's `re` years, in a schema of its own."""
-    schema = {"properties": {"p": {"type": "string", "pattern": "^(a+)+$"}}, "title": str(number)}
+    schema = {"properties": {"p": {"type": "string", "pattern": "^(?=(a+)+$)"}}, "title": str(number)}
     return ValidationTask(0, None, "json_schema", json.dumps({"p": "a" * 32 + "!"}), json.dumps(schema).encode(), "t")
 
 
@@ -123,8 +126,8 @@ BIG_ENUM = json.dumps({"enum": [f"{number:08d}" for number in range(900_000)]}).
 @pytest.mark.parametrize(
     ("text", "schema", "allowed"),
     [
-        ('{"' + "a" * 32 + '!": 1}', b'{"patternProperties": {"^(a+)+$": {}}}', {"validator_timeout"}),
-        ('{"' + "a" * 32 + '!": 1}', b'{"propertyNames": {"pattern": "^(a|a)*$"}}', {"validator_timeout"}),
+        ('{"' + "a" * 32 + '!": 1}', b'{"patternProperties": {"^(?=(a+)+$)": {}}}', {"validator_timeout"}),
+        ('{"' + "a" * 32 + '!": 1}', b'{"propertyNames": {"pattern": "^(?=(a|a)*$)"}}', {"validator_timeout"}),
         ("7", json.dumps(TREE_OF_TWO).encode(), {"validator_timeout"}),
         (json.dumps([{"a": number} for number in range(100_000)]), b'{"uniqueItems": true}',
          {"valid", "validator_timeout"}),
@@ -304,6 +307,93 @@ async def test_an_impostor_that_speaks_otherwise_is_left_and_nobody_killed(direc
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     server.close()
+
+
+Say = Callable[[Callable[[], Awaitable[bytes]], Callable[[bytes], None]], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def client_of(
+    say: Say, directory: Path, timeout: float
+) -> AsyncIterator[tuple[ValidatorClient, asyncio.subprocess.Process]]:
+    """A client, and what it takes for the validator: a process that sleeps, for which `say` speaks.
+
+    `say` is given a way to read a question and one to write bytes.
+    """
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def question() -> bytes:
+            return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+
+        writer.write(frame(Hello(sleeper.pid)))
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await say(question, writer.write)
+            await reader.read()
+        writer.close()
+
+    sleeper = await asyncio.create_subprocess_exec("sleep", "60")
+    server = await asyncio.start_unix_server(speak, directory / "validator.sock")
+    client = ValidatorClient(directory / "validator.sock", ValidatorSettings(timeout=timeout))
+    running = asyncio.create_task(client.run())
+    yield client, sleeper
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    if sleeper.returncode is None:
+        sleeper.kill()
+    await sleeper.wait()
+    server.close()
+
+
+async def test_questions_are_sent_ahead_but_not_without_bound(directory: Path) -> None:
+    read: list[bytes] = []
+
+    async def say(question: Callable[[], Awaitable[bytes]], _: Callable[[bytes], None]) -> None:
+        while True:
+            read.append(await question())
+
+    async with client_of(say, directory, timeout=0.4) as (client, sleeper):
+        judging = asyncio.create_task(client.judge([GOOD] * 60))
+        await asyncio.sleep(0.2)
+        assert len(read) == 1 + AHEAD
+        # The first was under way for too long.
+        assert await asyncio.wait_for(sleeper.wait(), 10) == -signal.SIGKILL
+        judging.cancel()
+        await asyncio.gather(judging, return_exceptions=True)
+
+
+async def test_an_answer_that_comes_in_pieces_at_the_last_moment_is_read(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "SECOND_LOOK", 10.0)
+
+    async def say(question: Callable[[], Awaitable[bytes]], write: Callable[[bytes], None]) -> None:
+        for result in ("valid", "not_json"):
+            await question()
+            told = frame(Answer(result, None))
+            write(told[:5])
+            await asyncio.sleep(0.4)
+            write(told[5:])
+
+    async with client_of(say, directory, timeout=0.2) as (client, sleeper):
+        assert results(await within(10, client.judge([GOOD, GOOD]))) == ["valid", "not_json"]
+        assert sleeper.returncode is None
+
+
+async def test_a_question_sent_in_time_may_still_have_waited_too_long(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "PATIENCE", 0.75)
+
+    async def say(question: Callable[[], Awaitable[bytes]], write: Callable[[bytes], None]) -> None:
+        for _ in range(4):
+            await question()
+            await asyncio.sleep(0.5)
+            write(frame(Answer("valid", None)))
+
+    async with client_of(say, directory, timeout=5.0) as (client, _):
+        # The second is under way after 0.5 s, the third would be after 1 s.
+        assert results(await within(10, client.judge([GOOD] * 3))) == ["valid", "valid", "skipped"]
+        assert results(await within(10, client.judge([GOOD]))) == ["valid"]
 
 
 def test_an_output_is_remembered_at_once_and_its_schema_after_some() -> None:

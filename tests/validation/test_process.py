@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
+from collector.validation import process
 from collector.validation.process import SchemaCache
 from collector.validation.protocol import FRAME_CAP, Answer, Hello, Question, decode_answer, decode_hello, frame
 from collector.validation.schema import UnusableSchemaError
 
-HANGS = Question("json_schema", json.dumps("a" * 40 + "!").encode(), b'{"pattern": "^(a+)+$"}')
+HANGS = Question("json_schema", json.dumps("a" * 40 + "!").encode(), b'{"pattern": "^(?=(a+)+$)"}')
 
 
 class Peer:
@@ -228,8 +229,37 @@ def test_the_cache_gives_the_same_schema_back_and_forgets_the_least_used() -> No
 def test_the_cache_is_bounded_in_bytes_too() -> None:
     cache = SchemaCache()
     small = cache(b"{}")
-    large = json.dumps({"title": "x" * SchemaCache.BYTES}).encode()
-    assert cache(large).failing_keyword(1) is None
+    count = SchemaCache.BYTES // SchemaCache.LARGEST
+    for number in range(count):
+        assert cache(sized(SchemaCache.LARGEST, number)).failing_keyword(1) is None
     assert cache(b"{}") is not small
-    with pytest.raises(UnusableSchemaError):
-        cache(b"no schema")
+
+
+def test_a_schema_larger_than_all_is_compiled_and_not_kept() -> None:
+    cache = SchemaCache()
+    small = cache(b"{}")
+    huge = sized(SchemaCache.BYTES + 1)
+    assert cache(huge).failing_keyword(1) is None
+    assert cache(huge) is not cache(huge)
+    assert cache(b"{}") is small
+
+
+def sized(size: int, number: int = 0) -> bytes:
+    """A schema of so many bytes."""
+    start = json.dumps({"$comment": str(number), "title": ""}).encode()
+    return start[:-2] + b"x" * (size - len(start)) + b'"}'
+
+
+def test_a_schema_that_cannot_be_used_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = SchemaCache()
+    for _ in range(2):
+        with pytest.raises(UnusableSchemaError) as caught:
+            cache(b"no schema")
+        assert caught.value.fault == "schema_invalid"
+        monkeypatch.setattr(process, "compile_schema", None)
+
+
+def test_the_setting_for_formats_reaches_the_schemas() -> None:
+    schema = b'{"format": "date"}'
+    assert SchemaCache()(schema).failing_keyword("yesterday") is None
+    assert SchemaCache(formats=True)(schema).failing_keyword("yesterday") == "format"

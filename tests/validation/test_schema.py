@@ -250,6 +250,27 @@ def test_no_schema_that_compiles_recurses_without_end(root: object, definition: 
         assert compile_schema(json.dumps(schema).encode()).failing_keyword(value) in KEYWORDS | {None, "other"}
 
 
+@pytest.mark.parametrize(
+    ("form", "text", "holds"),
+    [
+        ("date", "2026-02-29", False),
+        ("date", "2028-02-29", True),
+        ("ipv4", "256.1.1.1", False),
+        ("email", "nobody", False),
+        ("regex", "(", False),
+        ("of our own", "anything", True),
+    ],
+)
+def test_formats_hold_only_where_that_is_switched_on(form: str, text: str, holds: bool) -> None:
+    schema = json.dumps({"properties": {"a": {"format": form}}}).encode()
+    assert compile_schema(schema).failing_keyword({"a": text}) is None
+    assert compile_schema(schema, formats=True).failing_keyword({"a": text}) == (None if holds else "format")
+
+
+def test_a_keyword_of_another_draft_in_a_schema_does_not_break_its_draft() -> None:
+    assert failing({"items": {"$recursiveRef": "#"}}, [1]) is None
+
+
 def test_the_keywords_are_few_enough_to_be_a_label() -> None:
     assert len(KEYWORDS) < 60
     assert all(re.fullmatch(r"\$?[a-zA-Z]+", keyword) for keyword in KEYWORDS)
