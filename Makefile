@@ -14,6 +14,7 @@ help: ## List the targets
 	@echo "  make run                                simulated API, traffic and sidecar, with a live table"
 	@echo "  make run DURATION=20                    the same for 20 seconds, then a summary"
 	@echo "  make run UPSTREAM=https://api.openai.com  the sidecar alone, in front of that API"
+	@echo "  make test WITHOUT_EMBEDDERS=1           without torch and ONNX Runtime; what needs them is skipped"
 	@echo "  ARGS='--listen 127.0.0.1:8090 --set stall_threshold=2s' reaches the command line"
 
 $(BIN)/python:
@@ -30,6 +31,10 @@ $(VENV)/.dev: $(VENV)/.core
 	$(PIP) install --quiet --constraint constraints.txt --group dev
 	@touch $@
 
+$(VENV)/.embedders: $(VENV)/.dev
+	$(PIP) install --quiet --constraint constraints.txt --group embedders
+	@touch $@
+
 run: $(VENV)/.core ## Run it: with UPSTREAM in front of that API, else in front of a simulated one
 ifdef UPSTREAM
 	@$(BIN)/semhealth run --upstream '$(UPSTREAM)' $(ARGS)
@@ -37,7 +42,7 @@ else
 	@$(BIN)/semhealth demo $(if $(DURATION),--duration $(DURATION)) $(ARGS)
 endif
 
-test: $(VENV)/.dev ## Run every test; as root on Debian, install what they need first
+test: $(VENV)/$(if $(WITHOUT_EMBEDDERS),.dev,.embedders) ## Run every test; as root on Debian, install what they need first
 	@.ci/packages
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 

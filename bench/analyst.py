@@ -282,7 +282,7 @@ class _Unasked:
 
     ready = False
 
-    def why_not(self) -> str | None:
+    def admit(self, exchange: Exchange) -> str | None:
         return "budget"
 
     async def score(self, exchange: Exchange) -> Relevance:

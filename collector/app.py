@@ -26,6 +26,7 @@ from collector.analyst.answer import Limits
 from collector.analyst.fold import RouteFacts, Rules
 from collector.analyst.ledger import Ledger
 from collector.analyst.receiver import Receiver
+from collector.analyst.sampler import Sampler
 from collector.analyst.scorer import EmbeddingScorer
 from collector.config import ConfigError, FindingSettings, Route, Settings, extra_labels, parse_upstream, routes_of
 from collector.dialects.anthropic_completions import AnthropicCompletions
@@ -229,7 +230,7 @@ class AnalystProcess:
             Ledger(settings.analysis.records),
             self._write,
             self._validator,
-            EmbeddingScorer(self._embedder),
+            EmbeddingScorer(self._embedder, clock, Sampler(settings.embedder.cpu_share)),
             clock,
         )
 
@@ -296,6 +297,8 @@ class AnalystProcess:
     async def _watch(self, runtime: Path) -> None:
         while True:
             self._prometheus.record(Reading("semantic_health_relevance_ready", float(self._embedder.ready)))
+            for reading in self._embedder.readings():
+                self._prometheus.record(reading)
             self._restarts(runtime)
             await asyncio.sleep(0.5)
 

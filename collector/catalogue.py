@@ -67,6 +67,8 @@ REFUSED_REASONS = (
     "no_route", "bad_request", "head_over_cap", "unsupported_protocol", "over_connections", "draining",
 )  # fmt: skip
 THROTTLE_SOURCES = ("upstream", "sidecar")
+EMBEDDER_FAILURES = ("unreachable", "timeout", "status", "too_large", "malformed", "circuit_open", "model_error")
+RELEVANCE_SCORES = ("context_relevance", "answer_relevance", "groundedness")
 VERDICTS = ("met", "missed")
 SLO_VERDICTS = ("good", "bad")
 SLO_UNJUDGED = (
@@ -310,6 +312,9 @@ LABELS: dict[str, Label] = {
         Label("unobserved", "why an exchange has no record", UNOBSERVED_REASONS),
         Label("refused", "why the sidecar refused a request", REFUSED_REASONS),
         Label("relevance_reason", "why an exchange has no context relevance", RELEVANCE_REASONS),
+        Label("score", "one of the scores of relevance", RELEVANCE_SCORES),
+        Label("cache_result", "whether a text's vector was remembered", ("hit", "miss")),
+        Label("embedder_failure", "why an embedder had no vectors", EMBEDDER_FAILURES),
         Label("anomaly", "what was odd on the wire", ANOMALIES),
         Label("worker", "proxy worker", bound=64),
         Label("process", "a process of the sidecar", ("proxy", "analyst", "embedder", "validator")),
@@ -394,6 +399,25 @@ METRICS: tuple[Metric, ...] = (
            ("route", "model", "language"), "", SCORES),
     Metric("semantic_health_relevance_unscored_total", "counter", "Exchanges without a context relevance, by reason.",
            ("route", "reason=relevance_reason")),
+    Metric("semantic_health_relevance_eligible_total", "counter",
+           "Exchanges whose context relevance could be scored: those that were, and those left out as `sampled_out`, "
+           "`budget` or `model_not_ready`. By the scored ones it is the weight of each.", ("route", "model")),
+    Metric("semantic_health_relevance_drift_ratio", "gauge",
+           "Score at the recent level (5 minutes, at least some 50 exchanges) by the score at the usual one (2 hours, "
+           "at least some 1,000), less 1: -0.05 is 5 % below. Unknown for the first 150 exchanges.",
+           ("route", "model", "score"), lives=900.0),
+    Metric("semantic_health_relevance_drift_logits", "gauge",
+           "Recent level of the raw logit less the usual one; -0.69 halves the odds.", ("route", "model", "score"),
+           lives=900.0),
+    Metric("semantic_health_relevance_drift_errors", "gauge",
+           "The same in standard errors: within -4 and 4 it may be chance.", ("route", "model", "score"), lives=900.0),
+    Metric("semantic_health_relevance_cpu_seconds_total", "counter",
+           "CPU seconds that scoring took, of the embedder and of the analyst's arithmetic.", (), "seconds"),
+    Metric("semantic_health_embedder_texts_total", "counter",
+           "Texts whose vectors were asked for, by whether they were remembered.", ("result=cache_result",)),
+    Metric("semantic_health_embedder_failures_total", "counter",
+           "Exchanges that went unscored since the embedder failed: its server, or the model itself.",
+           ("reason=embedder_failure",)),
     # Continuity.
     Metric("semantic_health_stream_gap_stddev_seconds", "histogram",
            "Standard deviation of the gaps between content frames, per stream.", ("route", "model"), "seconds",

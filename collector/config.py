@@ -156,11 +156,39 @@ class Analysis(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     window: PositiveSeconds = 300.0  # of the headline gauges
 
 
+class TransformerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A model of sentence-transformers. With neither folder nor hub it is the packaged all-MiniLM-L6-v2."""
+
+    folder: str | None = None
+    hub: str | None = None  # a name; it is downloaded at the start
+    backend: Literal["torch", "onnx"] = "torch"
+    file: str = "onnx/model_int8.onnx"  # in the folder, for the onnx backend
+
+
+class HttpEmbedderSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A server that embeds. It is sent queries, passages and answers."""
+
+    url: str | None = None  # whole: https://host/v1/embeddings
+    api: Literal["openai", "tei"] = "openai"  # tei: /embed of Text Embeddings Inference
+    model: str | None = None
+    # NAME@VERSION of the calibration that holds for its vectors
+    calibrated_as: Annotated[str, Meta(pattern=r"^[^@\s]{1,128}@[^@\s]{1,128}$")] | None = None
+    key_env: str | None = None  # the variable that holds the key
+    timeout: PositiveSeconds = 5.0
+    batch: Annotated[int, Meta(ge=1, le=1024)] = 32  # texts in one request
+    max_tokens: Annotated[int, Meta(ge=16, le=32_768)] = 512
+    dimensions: Annotated[int, Meta(ge=1, le=8192)] | None = None
+    languages: tuple[str, ...] = ()  # ISO 639-1; empty: all
+    failures: Annotated[int, Meta(ge=1, le=1000)] = 3  # in a row, after which it is left alone for a while
+
+
 class EmbedderSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What scores relevance."""
 
-    kind: Literal["use", "none"] = "use"
-    cpu_share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.25  # of one core; above it exchanges go unscored (`budget`)
+    kind: Literal["use", "sentence-transformers", "http", "none"] = "use"
+    sentence_transformers: TransformerSettings = TransformerSettings()
+    http: HttpEmbedderSettings = HttpEmbedderSettings()
+    cpu_share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.25  # of one core; above it a sample is scored
     threads: Annotated[int, Meta(ge=1, le=16)] = 1
     cache: Bytes = 16 * 1024 * 1024
     queue: Annotated[int, Meta(ge=1)] = 64  # exchanges that may wait to be scored

@@ -49,6 +49,7 @@ from collector.config_tree import (
 )
 from collector.contracts.reading import read_contract
 from collector.contracts.rule import MAX_RULES
+from collector.embedding.installed import what_is_missing
 from collector.prices import read_table
 
 # Environment variable → key. Empty variables count as unset, as in `${NAME:-}` of a compose file.
@@ -287,6 +288,7 @@ class _Reader:
         self._check_rule_names(settings)
         self._check_ports(settings)
         self._check_tls(settings)
+        self._check_embedder(settings)
         if len(extra_labels(settings)) > MAX_LABELS:
             names = ", ".join(extra_labels(settings))
             self.refuse((), f"at most {MAX_LABELS} labels may be added by routes and headers, got {names}")
@@ -309,6 +311,9 @@ class _Reader:
                 "hmac needs a key, and the variable that privacy.hmac_key_env names "
                 f"({KEY_VARIABLE} by default) is not set; set it to a secret",
             )
+        key = settings.embedder.http.key_env
+        if settings.embedder.kind == "http" and key is not None and not environ.get(key):
+            self.refuse(("embedder", "http", "key_env"), f"the variable {key} is not set; set it to the server's key")
         log = settings.exporters.exchange_log.path
         if log is not None and not Path(log).parent.is_dir():
             here = ("exporters", "exchange_log", "path")
@@ -397,6 +402,18 @@ class _Reader:
         upstream = parse_upstream(url)
         if upstream.port == port and _is_loopback(upstream.host) and (_is_loopback(host) or host in _ANY):
             self.refuse(keys, f"{shown(url)} is where semhealth itself listens; name the LLM API's own address")
+
+    def _check_embedder(self, settings: Settings) -> None:
+        embedder = settings.embedder
+        if not self.stands(("embedder",)):
+            return
+        missing = what_is_missing(embedder)
+        if missing is not None:
+            self.refuse(("embedder", *missing[0].split(".")), missing[1])
+        if embedder.kind == "http":
+            for key, needed in (("url", True), ("model", embedder.http.api == "openai"), ("calibrated_as", True)):
+                if needed and getattr(embedder.http, key) is None and self.stands(("embedder", "http", key)):
+                    self.refuse(("embedder", "http", key), "missing; the kind http needs it")
 
     def _check_tls(self, settings: Settings) -> None:
         tls = settings.proxy.tls
@@ -510,6 +527,7 @@ PLACEHOLDERS: dict[str, object] = {
 }  # so that reading goes on
 FILES = {
     "routes[].contract",
+    "embedder.sentence_transformers.folder",
     "proxy.tls.ca_file",
     "proxy.tls.client_cert",
     "proxy.tls.client_key",
@@ -651,6 +669,20 @@ def _check_model(value: object) -> object:
     return value
 
 
+def _check_model_or_none(value: object) -> object:
+    return None if value is None else _check_model(value)
+
+
+def _check_variable_or_none(value: object) -> object:
+    return None if value is None else _check_variable(value)
+
+
+def _check_language(value: object) -> object:
+    if re.fullmatch(r"[a-z]{2}", str(value)) is None:
+        raise ConfigError(f"expected a language of two letters such as en, got {shown(str(value))}")
+    return value
+
+
 def _check_id_prefix(value: object) -> object:
     if _ID_PREFIX.fullmatch(str(value)) is None:
         raise ConfigError(f"expected the beginning of a request id such as internal-, got {shown(str(value))}")
@@ -672,6 +704,11 @@ CHECKS: dict[str, Callable[[object], object]] = {
     "proxy.tls.client_cert": _check_readable,
     "proxy.tls.client_key": _check_readable,
     "exporters.otlp.endpoint": _check_endpoint,
+    "embedder.http.url": _check_upstream,
+    "embedder.http.model": _check_model_or_none,
+    "embedder.http.key_env": _check_variable_or_none,
+    "embedder.http.languages[]": _check_language,
+    "embedder.sentence_transformers.hub": _check_model_or_none,
     "privacy.hmac_key_env": _check_variable,
     "prices": _check_prices,
     **{

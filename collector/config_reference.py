@@ -127,10 +127,38 @@ DESCRIPTIONS: dict[str, str] = {
     "analysis.window": "Time over which the headline gauges look back.",
     "embedder": "What scores relevance.",
     "embedder.kind": (
-        "`use` is the multilingual Universal Sentence Encoder that comes with semhealth; `none` scores nothing."
+        "`use` is the multilingual Universal Sentence Encoder that comes with semhealth; `sentence-transformers` a "
+        "model of that library (an extra); `http` a server; `none` scores nothing. See [embedders](embedders.md)."
+    ),
+    "embedder.sentence_transformers": (
+        "With neither `folder` nor `hub` it is the packaged all-MiniLM-L6-v2, which knows English only."
+    ),
+    "embedder.sentence_transformers.folder": "A folder with a model as the library saves it.",
+    "embedder.sentence_transformers.hub": (
+        "Name of a model that is downloaded when the embedder starts. Without it nothing is ever downloaded."
+    ),
+    "embedder.sentence_transformers.backend": "`onnx` needs the extra `onnx` and no torch, and reads `file`.",
+    "embedder.sentence_transformers.file": "For the backend `onnx`: the model's file in `folder`.",
+    "embedder.http": "A server that embeds. It is sent the texts of queries, passages and answers.",
+    "embedder.http.url": "The whole URL, such as `http://127.0.0.1:8081/v1/embeddings`.",
+    "embedder.http.api": "`openai` is the API of `/v1/embeddings`; `tei` is `/embed` of Text Embeddings Inference.",
+    "embedder.http.model": "Name of the model to ask for.",
+    "embedder.http.calibrated_as": (
+        "`NAME@VERSION` of the calibration that holds for the server's vectors, such as "
+        "`all-MiniLM-L6-v2@53aa51172d14`; see [embedders](embedders.md#calibration)."
+    ),
+    "embedder.http.key_env": "Name of the environment variable that holds the key, sent as a bearer token.",
+    "embedder.http.timeout": "Longest wait for the vectors of one request.",
+    "embedder.http.batch": "Texts in one request. Text Embeddings Inference takes 32 unless told otherwise.",
+    "embedder.http.max_tokens": "What the model reads at once. Longer texts are sent in parts of as many characters.",
+    "embedder.http.dimensions": "Numbers in a vector; asked for where the API is `openai`, and checked.",
+    "embedder.http.languages": "Languages that the model knows, such as `en`. Others are not scored. Empty: all.",
+    "embedder.http.failures": (
+        "Failures in a row after which the server is not asked for 5 s, twice as long each time up to 60 s."
     ),
     "embedder.cpu_share": (
-        "Share of one core that scoring may use; above it exchanges go unscored, with the reason `budget`."
+        "Share of one core that scoring may use; above it a sample is scored, by route and model, and the others go "
+        "unscored, with the reason `sampled_out`."
     ),
     "embedder.threads": "Threads for the arithmetic. More than one contends with the proxy.",
     "embedder.cache": "Bytes of vectors kept for texts that come again.",

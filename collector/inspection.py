@@ -16,7 +16,7 @@ from collector.analyst.fold import ExchangeFold, RouteFacts, Rules
 from collector.analyst.scorer import EmbeddingScorer
 from collector.app import SystemClock, policy_of, rules_of
 from collector.catalogue import PROVIDER_NAMES
-from collector.config import EmbedderSettings, Settings
+from collector.config import Settings
 from collector.embedding.client import EmbeddingClient
 from collector.findings.judge import Findings
 from collector.measures import relevance, validity
@@ -61,7 +61,7 @@ class Inspector:
     """Judges and scores recorded exchanges, with a validator and an embedder of its own."""
 
     def __init__(self, settings: Settings, contract: bytes | None = None, rules: RuleSet | None = None) -> None:
-        unhurried = EmbedderSettings(cpu_share=1.0, timeout=60.0, kind=settings.embedder.kind)
+        unhurried = msgspec.structs.replace(settings.embedder, cpu_share=1.0, timeout=60.0)
         self._settings = msgspec.structs.replace(settings, embedder=unhurried, log_level="error")
         self._rules = rules_of(settings)
         self._contract = contract
@@ -88,7 +88,7 @@ class Inspector:
                 judge, embedder = await self._started()
                 judged = await judge.judge(tasks)
                 scored = (
-                    await EmbeddingScorer(embedder).score(exchange)
+                    await EmbeddingScorer(embedder, SystemClock()).score(exchange)
                     if wants_score
                     else relevance.unscored(exchange, reason or "model_not_ready")
                 )

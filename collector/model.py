@@ -243,6 +243,15 @@ class Finish(Struct, frozen=True, gc=False):
     reason: str
 
 
+class Sources(Struct, frozen=True, gc=False):
+    """What an answer rests on, as the response tells: texts it cites word for word, and passages that the provider
+    itself retrieved.
+    """
+
+    quoted: tuple[str, ...] = ()
+    retrieved: tuple[str, ...] = ()
+
+
 class Delta(Struct, frozen=True, gc=False):
     """What one frame said. Everything is optional."""
 
@@ -265,6 +274,7 @@ class Delta(Struct, frozen=True, gc=False):
     retry_after: float | None = None  # seconds to wait before trying again, told in the body
     begins: bool = False  # one of several answers begins: the time before it is no gap
     limits: tuple[RateLimit, ...] = ()  # told in the body; resets count from this frame
+    sources: Sources | None = None  # of the first choice
 
 
 class Reader(Protocol):
@@ -564,6 +574,7 @@ class Choice(Struct, frozen=True):
     ending: str | None
     refusal_chars: int = 0
     reasoning_chars: int = 0
+    sources: Sources = Sources()  # capped
 
 
 class ToolCall(Struct, frozen=True):
@@ -641,9 +652,21 @@ class Exporter(Protocol):
     def record(self, reading: Reading) -> None: ...
 
 
-class Embedder(Protocol):
-    """Texts → unit vectors, float32, shape (texts, dimensions)."""
+class EmbeddingModel(Struct, frozen=True, array_like=True):
+    """What makes the vectors. Coefficients that were fitted for one `name` and `version` hold for no other."""
 
+    name: str
+    version: str  # of the weights
+    dimensions: int
+    max_tokens: int | None = None  # read at once; longer texts are read in windows. None: no limit, or not known
+    languages: tuple[str, ...] | None = None  # ISO 639-1 codes; None: not known
+
+
+class Embedder(Protocol):
+    """Texts → unit vectors, float32, shape (texts, dimensions); zeros for a blank text."""
+
+    @property
+    def model(self) -> EmbeddingModel: ...
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
 
 

@@ -113,7 +113,7 @@ log_level: 3
         "proxy.max_head: expected a size at least 1KiB, got 10 (line 15)",
         "proxy.connect_timeout: expected a duration above 0s, got 0 (line 16)",
         "analysis: expected keys and values, got a list (line 17)",
-        "embedder.kind: expected none or use, got 'used'; did you mean use? (line 18)",
+        "embedder.kind: expected http, none, sentence-transformers or use, got 'used'; did you mean use? (line 18)",
         "embedder.cpu_share: expected a number at most 1, got 2 (line 18)",
         "log_level: expected debug, error, info or warning, got 3 (line 19)",
     ]
@@ -329,6 +329,11 @@ def other_value(keys: Keys, type_: inspect.Type, tmp_path: Path) -> str:
         "routes[].objectives[].measure": "first_token",
         "routes[].findings.profile": "strict",
         "findings.profile": "strict",
+        "embedder.kind": "none",
+        "embedder.http.url": "http://127.0.0.1:8081/v1/embeddings",
+        "embedder.http.api": "tei",
+        "embedder.http.calibrated_as": "ours@1",
+        "embedder.sentence_transformers.backend": "onnx",
     }
     if pattern_of(keys) in special:
         return special[pattern_of(keys)]

@@ -317,10 +317,87 @@ MEANING = Row(
         ),
         Panel(
             "Not scored, by reason",
-            "Exchanges without a context relevance. `no_context` and `tool_only` are normal; "
-            "`budget` means that the embedder's share of a core is used up.",
+            "Exchanges without a context relevance. `no_context` and `tool_only` are normal. `sampled_out` means that "
+            "there is CPU for a sample only; `budget` that the share of a core was used up for a moment.",
             "reqps",
             (Query(rate("semantic_health_relevance_unscored_total", "reason"), "{{reason}}"),),
+        ),
+        Panel(
+            "Share scored",
+            "Of the exchanges whose context relevance could be scored, by route and model. Below 1 the busiest are "
+            "thinned first; one by this share is the weight of a scored exchange.",
+            "percentunit",
+            (
+                Query(
+                    ratio(
+                        rate("semantic_health_context_relevance_count", *WHO),
+                        rate("semantic_health_relevance_eligible_total", *WHO),
+                    ),
+                    OF_WHOM,
+                ),
+            ),
+            high=1.0,
+        ),
+        Panel(
+            "Away from the usual level",
+            "Score at the recent level by the score at the usual one, less 1, the lowest of all instances. -5 % is a "
+            "fall that stops a migration. Nothing is shown for the first 150 exchanges after a start.",
+            "percentunit",
+            (Query(latest("min", "semantic_health_relevance_drift_ratio", *WHO, "score"), f"{OF_WHOM} {{{{score}}}}"),),
+            low=None,
+        ),
+        Panel(
+            "Away from the usual level, raw",
+            "The same of the raw logit, which still moves where scores are close to 1. -0.69 halves the odds that a "
+            "context is relevant.",
+            "none",
+            (
+                Query(
+                    latest("min", "semantic_health_relevance_drift_logits", *WHO, "score"), f"{OF_WHOM} {{{{score}}}}"
+                ),
+            ),
+            low=None,
+        ),
+        Panel(
+            "Away from the usual level, in standard errors",
+            "Between -4 and 4 it may be chance.",
+            "none",
+            (
+                Query(
+                    latest("min", "semantic_health_relevance_drift_errors", *WHO, "score"), f"{OF_WHOM} {{{{score}}}}"
+                ),
+            ),
+            low=None,
+        ),
+        Panel(
+            "CPU of scoring",
+            "Cores that the embedder and the analyst's arithmetic take, per instance. It stays at `embedder.cpu_share` "
+            "(0.25 by default) or below.",
+            "none",
+            (Query(rate("semantic_health_relevance_cpu_seconds_total", "instance"), "{{instance}}"),),
+        ),
+        Panel(
+            "Texts remembered",
+            "Share of the texts whose vectors the embedder still knew. Passages that come again make scoring cheap; a "
+            "larger `embedder.cache` helps where it could be higher.",
+            "percentunit",
+            (
+                Query(
+                    ratio(
+                        rate("semantic_health_embedder_texts_total", "instance", result="hit"),
+                        rate("semantic_health_embedder_texts_total", "instance"),
+                    ),
+                    "{{instance}}",
+                ),
+            ),
+            high=1.0,
+        ),
+        Panel(
+            "Embedder failures",
+            "Exchanges that went unscored since the embedder had no vectors, by reason; docs/embedders.md says what to "
+            "do. None with the default embedder.",
+            "reqps",
+            (Query(rate("semantic_health_embedder_failures_total", "reason"), "{{reason}}"),),
         ),
     ),
 )

@@ -19,7 +19,19 @@ from collector.analyst.summary import Summary, Totals, summarise
 from collector.findings.judge import Findings
 from collector.findings.policy import Policy
 from collector.labels import model_label
-from collector.measures import continuity, cost, objectives, outcome, relevance, retries, signals, usage, validity
+from collector.measures import (
+    continuity,
+    cost,
+    coverage,
+    drift,
+    objectives,
+    outcome,
+    relevance,
+    retries,
+    signals,
+    usage,
+    validity,
+)
 from collector.model import (
     BytesSeen,
     ClientBlocked,
@@ -58,7 +70,7 @@ class Scorer(Protocol):
 
     @property
     def ready(self) -> bool: ...
-    def why_not(self) -> str | None: ...
+    def admit(self, exchange: Exchange) -> str | None: ...
     async def score(self, exchange: Exchange) -> Relevance: ...
 
 
@@ -115,6 +127,7 @@ class Analyst:
         self._proxy: dict[str, ProxyVitals] = {}  # last vitals by boot, one per life of a worker
         self._lost: Counter[str] = Counter()
         self._waits = retries.Waits()
+        self._drift = drift.Levels()
         self._findings = Findings({name: route.findings for name, route in routes.items()})
         self._finding_log = FindingLog()
 
@@ -202,15 +215,15 @@ class Analyst:
         tasks = validity.tasks(exchange, route.contract, route.rules)
         reason = relevance.reason_not_scored(exchange)
         waits_judge = any(task.result is None for task in tasks)
-        waits_score = reason in (None, "no_context")
-        refused = self._scorer.why_not() if waits_score else None
-        if refused is not None:
-            waits_score, reason = False, reason or refused
-        elif reason == "no_context":
-            waits_score = relevance.may_score_answer(exchange)
+        waits_score = reason is None or (
+            reason == "no_context" and self._scorer.ready and relevance.may_score_answer(exchange)
+        )
         if (waits_judge or waits_score) and len(self._pending) >= MAX_PENDING:
             waits_judge = waits_score = False
             reason = reason or "budget"
+        refused = self._scorer.admit(exchange) if waits_score else None
+        if refused is not None:
+            waits_score, reason = False, reason or refused
         if not (waits_judge or waits_score):
             judged = [validity.judgement(task, task.result or "skipped") for task in tasks]
             scored = relevance.unscored(exchange, reason or "budget")
@@ -262,6 +275,7 @@ class Analyst:
             came_early,
             objectives.readings(record, route.objectives),
             self._findings.readings(record, exchange.monotonic),
+            self._drift.readings(scored, (record.route, model_label(record)), exchange.monotonic),
         )
         if found:
             self._finding_log.tell(record, found, exchange.monotonic)
@@ -334,6 +348,7 @@ def _readings(record: Record, fold: ExchangeFold, judged: Validity | None, score
         signals.readings(record, fold.arrived_wall),
         validity.readings(judged, where) if judged is not None else (),
         relevance.readings(scored, where),
+        coverage.readings(scored, where),
     )
 
 

@@ -28,6 +28,7 @@ from collector.model import (
     RequestHead,
     ResponseHead,
     ResponseSeen,
+    Sources,
     TextFact,
     TextFacts,
     TextPiece,
@@ -51,6 +52,8 @@ from collector.wire.whole import WholeCodec
 MAX_NAME = 128  # characters of a tool's name that a record gives
 MAX_FRAME = 16 * 1024 * 1024  # bytes of one line, element or binary frame
 MAX_LIMITS = 16  # rate limits that a body tells
+MAX_SOURCES = 64  # texts that an answer cites, and as many that the provider retrieved
+MAX_SOURCE_CHARS = 65_536  # of all of them together, of either kind
 _GIVEN_UP = frozenset({"event_over_cap", "frame_over_cap", "encoding_broken", "decompress_over_cap"})
 
 
@@ -141,6 +144,8 @@ class Answer:
         self._finish: dict[int, str] = {}
         self._refusals: dict[int, int] = {}
         self._reasoning: dict[int, int] = {}
+        self._quoted: dict[str, None] = {}
+        self._retrieved: dict[str, None] = {}
         self._choices = 0
         self._calls: dict[tuple[int, int], tuple[str | None, TextSum]] = {}
         self._data = self._comments = self._pings = self._malformed = self._content = 0
@@ -343,6 +348,7 @@ class Answer:
             or delta.error is not None
             or delta.terminal
             or delta.full_text
+            or delta.sources is not None
         ):
             if delta.begins:
                 self._begin_again(at)
@@ -377,6 +383,9 @@ class Answer:
         for piece in delta.full_text:
             if self._is_followed(piece.choice):
                 self._repeats[piece.choice] = piece.text if len(piece.text) <= self._limits.text else None
+        if delta.sources is not None:
+            _keep_texts(self._quoted, delta.sources.quoted)
+            _keep_texts(self._retrieved, delta.sources.retrieved)
         if delta.retry_after is not None:
             self.retry_after = delta.retry_after
         if delta.error is not None and self.error is None:
@@ -492,6 +501,7 @@ class Answer:
 
     def all_choices(self) -> tuple[Choice, ...]:
         found = []
+        sources = Sources(tuple(self._quoted), tuple(self._retrieved))
         for index in self._indexes():
             text = self._texts.get(index)
             finish = self._finish.get(index)
@@ -504,6 +514,7 @@ class Answer:
                     catalogue.ending_of(finish),
                     self._refusals.get(index, 0),
                     self._reasoning.get(index, 0),
+                    sources if index == 0 else Sources(),
                 )
             )
         return tuple(found)
@@ -568,6 +579,16 @@ def dialect_of(request: RequestHead, response: ResponseHead, dialects: Sequence[
         if request.dialect == dialect.name or (request.dialect is None and dialect.speaks(request, response)):
             return dialect
     return dialects[-1]
+
+
+def _keep_texts(kept: dict[str, None], more: Iterable[str]) -> None:
+    """Adds texts in their order and once each, as far as there is room."""
+    room = MAX_SOURCE_CHARS - sum(map(len, kept))
+    for text in more:
+        if text in kept or len(kept) >= MAX_SOURCES or len(text) > room:
+            continue
+        kept[text] = None
+        room -= len(text)
 
 
 def _merge(old: ReportedUsage | None, new: ReportedUsage) -> ReportedUsage:

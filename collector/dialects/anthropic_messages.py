@@ -23,12 +23,17 @@ from collector.model import (
     RequestFacts,
     RequestHead,
     ResponseHead,
+    Sources,
     TextPiece,
     ToolPiece,
     Usage,
 )
 
 # ---------------------------------------------------------------- the response on the wire
+
+
+class _Citation(Struct, gc=False):
+    cited_text: str | None = None
 
 
 class _Block(Struct, gc=False):
@@ -39,6 +44,7 @@ class _Block(Struct, gc=False):
     thinking: str | None = None
     name: str | None = None
     input: dict[str, Any] | str | None = None
+    citations: list[_Citation] | None = None
 
 
 class _BlockDelta(Struct, gc=False):
@@ -47,6 +53,7 @@ class _BlockDelta(Struct, gc=False):
     partial_json: str | None = None
     thinking: str | None = None
     stop_reason: str | None = None
+    citation: _Citation | None = None
 
 
 class _OutputDetails(Struct, gc=False):
@@ -184,6 +191,7 @@ class MessagesReader:
     def _blocks(self, blocks: list[_Block], first: int, starts: bool) -> Delta:
         """Blocks that are whole or, where `starts`, only begin: then an empty input stands for one that follows."""
         text, reasoning, tools = [], [], []
+        quoted = tuple(cited.cited_text for block in blocks for cited in block.citations or () if cited.cited_text)
         for at, block in enumerate(blocks, first):
             if block.type == "tool_use":
                 index = self._calls.get(at, len(self._calls))
@@ -199,7 +207,8 @@ class MessagesReader:
                 text.append(TextPiece(0, block.text))
             elif block.type == "thinking" and block.thinking:
                 reasoning.append(TextPiece(0, block.thinking))
-        return Delta(text=tuple(text), reasoning=tuple(reasoning), tools=tuple(tools))
+        sources = Sources(quoted) if quoted else None
+        return Delta(text=tuple(text), reasoning=tuple(reasoning), tools=tuple(tools), sources=sources)
 
     def _block_delta(self, at: int, delta: _BlockDelta) -> Delta:
         if delta.type == "text_delta" and delta.text:
@@ -212,6 +221,8 @@ class MessagesReader:
             return Delta(tools=(ToolPiece(0, index, None, delta.partial_json),)) if delta.partial_json else Delta()
         if delta.type == "thinking_delta" and delta.thinking:
             return Delta(reasoning=(TextPiece(0, delta.thinking),))
+        if delta.type == "citations_delta" and delta.citation is not None and delta.citation.cited_text:
+            return Delta(sources=Sources((delta.citation.cited_text,)))
         return Delta()
 
 

@@ -21,6 +21,7 @@ from collector.model import (
     RequestFacts,
     RequestHead,
     ResponseHead,
+    Sources,
     TextPiece,
     ToolPiece,
     Usage,
@@ -49,8 +50,13 @@ class _Cited(Struct, gc=False):
     text: str | None = None
 
 
+class _Citation(Struct, gc=False, rename="camel"):
+    source_content: list[_Cited] | None = None
+
+
 class _Citations(Struct, gc=False):
     content: list[_Cited] | None = None
+    citations: list[_Citation] | None = None
 
 
 class _Block(Struct, gc=False, rename="camel"):
@@ -60,6 +66,7 @@ class _Block(Struct, gc=False, rename="camel"):
     tool_use: _ToolUse | None = None
     reasoning_content: _Reasoning | None = None
     citations_content: _Citations | None = None
+    citation: _Citation | None = None  # in a stream, one by one
 
 
 class _Message(Struct, gc=False):
@@ -205,18 +212,20 @@ class ConverseReader:
             piece = delta.tool_use.input
             more = json_text(piece) if isinstance(piece, dict) else piece
             return Delta(tools=(ToolPiece(0, self._calls[at], None, more),)) if more else Delta()
-        return Delta()
+        return Delta(sources=_quoted([delta.citation])) if delta.citation is not None else Delta()
 
     def _whole(self, body: _Body) -> Delta:
         text: list[TextPiece] = []
         reasoning: list[TextPiece] = []
         tools: list[ToolPiece] = []
+        cited: list[_Citation] = []
         message = body.output.message if body.output is not None else None
         for block in (message.content if message is not None else None) or ():
             if block.text:
                 text.append(TextPiece(0, block.text))
             if block.citations_content is not None:
-                text += [TextPiece(0, cited.text) for cited in block.citations_content.content or () if cited.text]
+                text += [TextPiece(0, said.text) for said in block.citations_content.content or () if said.text]
+                cited += block.citations_content.citations or []
             thought = block.reasoning_content
             thought = thought.reasoning_text if thought is not None and thought.reasoning_text is not None else thought
             if thought is not None and thought.text:
@@ -235,7 +244,13 @@ class ConverseReader:
             usage=_reported(body.usage),
             phases=_phases(body.metrics),
             terminal=body.stop_reason is not None,
+            sources=_quoted(cited),
         )
+
+
+def _quoted(citations: list[_Citation]) -> Sources | None:
+    texts = tuple(part.text for citation in citations for part in citation.source_content or () if part.text)
+    return Sources(texts) if texts else None
 
 
 # ---------------------------------------------------------------- the request

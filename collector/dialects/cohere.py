@@ -23,6 +23,7 @@ from collector.model import (
     RequestFacts,
     RequestHead,
     ResponseHead,
+    Sources,
     TextPiece,
     ToolPiece,
     Usage,
@@ -51,12 +52,24 @@ class _Content(Struct, gc=False):
     thinking: str | None = None
 
 
+class _CitedSource(Struct, gc=False):
+    """A document as the request gave it, or what a tool gave (`tool_output`)."""
+
+    document: dict[str, Any] | None = None
+    tool_output: dict[str, Any] | None = None
+
+
+class _Citation(Struct, gc=False):
+    sources: list[_CitedSource] | None = None
+
+
 class _Message(Struct, gc=False):
     """Whole, its content and calls are lists; in an event, each is one object. The plan for tools is no answer."""
 
     content: list[_Content] | _Content | str | None = None
     tool_calls: list[_ToolCall] | _ToolCall | None = None
     tool_plan: str | None = None
+    citations: list[_Citation] | _Citation | None = None
 
 
 class _Tokens(Struct, gc=False):
@@ -178,6 +191,8 @@ class ChatReader:
             case "tool-call-start" | "tool-call-delta":
                 calls = [message.tool_calls] if isinstance(message.tool_calls, _ToolCall) else message.tool_calls
                 return Delta(tools=tuple(self._piece(body.index, call) for call in (calls or ())[:1]))
+            case "citation-start":
+                return Delta(sources=_quoted(message))
             case "message-start":
                 return Delta(choices=1)
             case "message-end":
@@ -272,6 +287,7 @@ class ChatReader:
                 finish=finish,
                 choices=1,
                 usage=usage,
+                sources=_quoted(body.message),
             )
         if isinstance(body.message, str) and body.text is None and not finish:
             return Delta(error=WireError(None, None, "unclassified"))
@@ -291,6 +307,15 @@ class ChatReader:
         self._cached = count(usage.cached_tokens)
         self._thought = count(tokens.reasoning_tokens)
         return ReportedUsage(count(tokens.input_tokens), count(tokens.output_tokens))
+
+
+def _quoted(message: _Message) -> Sources | None:
+    """The documents that a v2 answer cites. They come whole: which of their words it rests on is not told."""
+    listed = [message.citations] if isinstance(message.citations, _Citation) else message.citations or []
+    sources = (source for citation in listed for source in citation.sources or ())
+    texts = (_document(source.tool_output if source.document is None else source.document) for source in sources)
+    quoted = tuple(dict.fromkeys(text for text in texts if text))
+    return Sources(quoted) if quoted else None
 
 
 def _whole_calls(calls: list[_ToolCall] | None) -> tuple[ToolPiece, ...]:

@@ -25,6 +25,7 @@ from collector.model import (
     RequestFacts,
     RequestHead,
     ResponseHead,
+    Sources,
     TextPiece,
     ToolPiece,
     Usage,
@@ -62,10 +63,25 @@ class _Content(Struct, gc=False):
     parts: list[_Part] | None = None
 
 
+class _Retrieved(Struct, gc=False):
+    text: str | None = None
+
+
+class _GroundingChunk(Struct, gc=False, rename="camel"):
+    """What was retrieved from a store of the caller's; one of the web has a title and an address only."""
+
+    retrieved_context: _Retrieved | None = None
+
+
+class _Grounding(Struct, gc=False, rename="camel"):
+    grounding_chunks: list[_GroundingChunk] | None = None
+
+
 class _Candidate(Struct, gc=False, rename="camel"):
     index: int | None = None
     content: _Content | None = None
     finish_reason: str | int | None = None
+    grounding_metadata: _Grounding | None = None
 
 
 class _Feedback(Struct, gc=False, rename="camel"):
@@ -211,6 +227,7 @@ class GenerateReader:
         reasoning: list[TextPiece] = []
         tools: list[ToolPiece] = []
         finish: list[Finish] = []
+        retrieved: list[str] = []
         for position, candidate in enumerate(body.candidates or ()):
             index = position if candidate.index is None else candidate.index
             reason = _specified(candidate.finish_reason)
@@ -225,6 +242,8 @@ class GenerateReader:
                     tools += self._call(index, part.function_call)
             if reason is not None:
                 finish.append(Finish(index, reason))
+            if index == 0 and candidate.grounding_metadata is not None:
+                retrieved += _retrieved(candidate.grounding_metadata)
         blocked = body.prompt_feedback is not None and _specified(body.prompt_feedback.block_reason) is not None
         self._blocked = self._blocked or blocked
         return Delta(
@@ -236,6 +255,7 @@ class GenerateReader:
             model=body.model_version or None,
             usage=self._reported(body.usage_metadata),
             blocked=blocked,
+            sources=Sources(retrieved=tuple(retrieved)) if retrieved else None,
         )
 
     def _reported(self, usage: _Usage | None) -> ReportedUsage | None:
@@ -295,6 +315,11 @@ def _joined(deltas: list[Delta]) -> Delta:
         retry_after=next((delta.retry_after for delta in deltas if delta.retry_after is not None), None),
         blocked=any(delta.blocked for delta in deltas),
     )
+
+
+def _retrieved(grounding: _Grounding) -> list[str]:
+    chunks = (chunk.retrieved_context for chunk in grounding.grounding_chunks or ())
+    return [chunk.text for chunk in chunks if chunk is not None and chunk.text]
 
 
 # ---------------------------------------------------------------- the request

@@ -22,6 +22,7 @@ from collector.model import (
     RequestFacts,
     RequestHead,
     ResponseHead,
+    Sources,
     TextPiece,
     ToolPiece,
     Usage,
@@ -41,6 +42,10 @@ class _Part(Struct, gc=False):
     refusal: str | None = None
 
 
+class _SearchResult(Struct, gc=False):
+    text: str | None = None
+
+
 class _Item(Struct, gc=False):
     """What the model puts out: a message, its reasoning, a call. What a server-side tool does is no call to the client.
 
@@ -54,6 +59,7 @@ class _Item(Struct, gc=False):
     input: str | None = None
     content: list[_Part] | None = None
     summary: list[_Part] | None = None
+    results: list[_SearchResult] | None = None  # of a file search, where the request asked to include them
 
 
 class _InputDetails(Struct, gc=False):
@@ -242,6 +248,8 @@ class ResponsesReader:
             self._repeated = None
 
     def _item(self, item: _Item, index: int | None, ended: bool) -> Delta:
+        if item.type == "file_search_call":
+            return Delta(sources=_retrieved([item]))
         if item.type not in _CALLS:
             return Delta()
         self._spoken = True
@@ -334,7 +342,20 @@ def _output(items: list[_Item]) -> Delta:
                     refusal.append(TextPiece(0, part.refusal))
                 elif part.text and part.type in (None, "output_text", "text"):
                     text.append(TextPiece(0, part.text))
-    return Delta(text=tuple(text), reasoning=tuple(reasoning), refusal=tuple(refusal), tools=tuple(tools))
+    return Delta(
+        text=tuple(text),
+        reasoning=tuple(reasoning),
+        refusal=tuple(refusal),
+        tools=tuple(tools),
+        sources=_retrieved(items),
+    )
+
+
+def _retrieved(items: list[_Item]) -> Sources | None:
+    """What a file search found."""
+    found = (result.text for item in items if item.type == "file_search_call" for result in item.results or ())
+    texts = tuple(text for text in found if text)
+    return Sources(retrieved=texts) if texts else None
 
 
 def _arguments_of(item: _Item) -> str:
@@ -365,10 +386,6 @@ def _is_blocked(details: _Incomplete | None) -> bool:
 
 class _RequestPart(Struct, gc=False):
     type: str | None = None
-    text: str | None = None
-
-
-class _SearchResult(Struct, gc=False):
     text: str | None = None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-BURST = 10.0  # seconds of allowance that can be saved up
+BURST = 4.0  # seconds of allowance that can be saved up
+FIRST = 0.5  # of that, what there is at the start
 
 
 class CpuBudget:
@@ -14,7 +15,7 @@ class CpuBudget:
 
     def __init__(self, share: float, now: float) -> None:
         self._share = share
-        self._allowance = share * BURST
+        self._allowance = share * BURST * FIRST
         self._at = now
 
     def take(self, expected: float, now: float) -> bool:
@@ -29,6 +30,11 @@ class CpuBudget:
         """Whether `take` would say True."""
         self._fill(now)
         return self._allowance > 0.0
+
+    def fill(self, now: float) -> float:
+        """How much allowance is left, of what can be saved up: at most 1, and below 0 where more was spent."""
+        self._fill(now)
+        return self._allowance / (self._share * BURST)
 
     def settle(self, expected: float, spent: float, now: float) -> None:
         """Work that was taken for `expected` has cost `spent` CPU seconds."""

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from collector.model import Embedder
+    from collector.model import Embedder, EmbeddingModel
 
 ENTRY_OVERHEAD = 300  # bytes of key, dictionary entry and object headers, beside the vector itself
 
@@ -27,7 +27,12 @@ class CachedEmbedder:
         self._embedder = embedder
         self._limit = limit
         self._size = 0
+        self.hits = 0  # texts that were asked for and remembered, since the start
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
+
+    @property
+    def model(self) -> EmbeddingModel:
+        return self._embedder.model
 
     @property
     def size(self) -> int:
@@ -46,6 +51,7 @@ class CachedEmbedder:
             else:
                 self._kept.move_to_end(key)
                 rows[key] = row
+                self.hits += 1
         if missing:
             for key, vector in zip(missing, self._embedder.embed(list(missing.values())), strict=True):
                 rows[key] = vector.astype(np.float32).tobytes()

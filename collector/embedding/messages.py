@@ -8,11 +8,16 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from collector.model import EmbeddingModel
+
 MAX_TEXTS = 1024  # in one request
 MAX_FRAME = 8 * 1024 * 1024  # bytes of one message; the vectors of MAX_TEXTS texts are 2 MiB
 _LENGTH = 4  # bytes, big-endian, in front of every message
 
 Unavailable = Literal["budget", "model_not_ready"]
+
+# Why an embedder had no vectors: EMBEDDER_FAILURES of the catalogue.
+Failure = Literal["unreachable", "timeout", "status", "too_large", "malformed", "circuit_open", "model_error"]
 
 
 class Embed(Struct, frozen=True, array_like=True, tag="e"):
@@ -23,25 +28,36 @@ class Embed(Struct, frozen=True, array_like=True, tag="e"):
 
 
 class Status(Struct, frozen=True, array_like=True, tag="s"):
-    """Told when a client connects, and when the model has loaded."""
+    """Told when a client connects, when the model has loaded, and when vectors cease or are to be had again.
+
+    `pid` is the process, where it is one of its own; `model` is known from the first time that it is ready.
+    """
 
     ready: bool
+    pid: int | None = None
+    model: EmbeddingModel | None = None
 
 
 class Vectors(Struct, frozen=True, array_like=True, tag="v"):
-    """Rows of `dimensions` float32 in the machine's own order, one for each text; `cpu` is the seconds they took."""
+    """Rows of `dimensions` float32 in the machine's own order, one for each text.
+
+    `cpu` is the seconds that the process has spent since its last answer; `hits` are the texts that it remembered, None
+    where it remembers none.
+    """
 
     id: int
     dimensions: int
     rows: bytes
     cpu: float
+    hits: int | None = None
 
 
 class Refused(Struct, frozen=True, array_like=True, tag="r"):
-    """No vectors for this request."""
+    """No vectors for this request. `failure` where the embedder tried, or would have, and failed."""
 
     id: int
     reason: Unavailable
+    failure: Failure | None = None
 
 
 Answer = Status | Vectors | Refused

@@ -46,7 +46,7 @@ class StrictJudge:
 class NoScorer:
     ready = False
 
-    def why_not(self) -> str | None:
+    def admit(self, exchange: Exchange) -> str | None:
         return "model_not_ready"
 
     async def score(self, exchange: Exchange) -> Relevance:

@@ -77,7 +77,7 @@ class NoScorer:
     def ready(self) -> bool:
         return False
 
-    def why_not(self) -> str | None:
+    def admit(self, exchange: Exchange) -> str | None:
         return "model_not_ready"
 
     async def score(self, exchange: Exchange) -> Relevance:

@@ -30,7 +30,8 @@ from collector.embedding.messages import (
     read_frame,
 )
 from collector.embedding.process import Service
-from collector.embedding.use import DIMENSIONS, UseEmbedder
+from collector.embedding.use import DIMENSIONS, MODEL, UseEmbedder
+from collector.model import EmbeddingModel
 
 
 class SystemClock:
@@ -183,6 +184,8 @@ async def test_an_answer_that_cannot_be_read_ends_the_connection_and_not_the_cli
 class Slow:
     """Vectors of the texts' lengths, after a while."""
 
+    model = EmbeddingModel("slow", "1", 2)
+
     def embed(self, texts: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
         time.sleep(0.3)
         return np.array([[len(text), 1.0] for text in texts], dtype=np.float32)
@@ -210,7 +213,7 @@ async def test_the_socket_is_served_while_the_model_loads(tmp_path: Path) -> Non
         assert decode_answer(await read_frame(reader)) == Status(ready=False)
         writer.write(framed(Embed(1, ["text"])))
         assert decode_answer(await read_frame(reader)) == Refused(1, "model_not_ready")
-        assert decode_answer(await read_frame(reader)) == Status(ready=True)
+        assert decode_answer(await read_frame(reader)) == Status(ready=True, model=Slow.model)
         writer.write(framed(Embed(2, ["text"])))
         answer = decode_answer(await read_frame(reader))
         assert isinstance(answer, Vectors)
@@ -222,7 +225,7 @@ async def test_the_socket_is_served_while_the_model_loads(tmp_path: Path) -> Non
 async def test_requests_beyond_the_queue_are_refused_and_the_others_answered_in_order(tmp_path: Path) -> None:
     async with serving(tmp_path / "e.sock", lambda _: Slow(), queue=2):
         reader, writer = await asyncio.open_unix_connection(tmp_path / "e.sock")
-        while decode_answer(await read_frame(reader)) != Status(ready=True):
+        while decode_answer(await read_frame(reader)) != Status(ready=True, model=Slow.model):
             pass
         writer.write(framed(Embed(1, ["a"])))
         await asyncio.sleep(0.1)  # under way
@@ -242,7 +245,7 @@ async def test_requests_beyond_the_queue_are_refused_and_the_others_answered_in_
 async def test_a_request_that_cannot_be_read_ends_only_its_own_connection(tmp_path: Path, junk: bytes) -> None:
     async with serving(tmp_path / "e.sock", lambda _: Slow()):
         other, other_writer = await asyncio.open_unix_connection(tmp_path / "e.sock")
-        while decode_answer(await read_frame(other)) != Status(ready=True):
+        while decode_answer(await read_frame(other)) != Status(ready=True, model=Slow.model):
             pass
         reader, writer = await asyncio.open_unix_connection(tmp_path / "e.sock")
         writer.write(junk)
@@ -273,7 +276,7 @@ def test_the_process_runs_with_one_thread_and_ends_on_sigterm(supervised: Callab
         client.settimeout(60)
         client.connect(str(one.path))
         received = b""
-        while framed(Status(ready=True)) not in received:
+        while framed(Status(ready=True, pid=process.pid, model=MODEL)) not in received:
             part = client.recv(100)
             assert part
             received += part

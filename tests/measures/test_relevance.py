@@ -15,13 +15,9 @@ from collector.catalogue import BY_NAME, LANGUAGES, RELEVANCE_REASONS
 from collector.embedding.use import UseEmbedder
 from collector.measures import relevance as measure
 from collector.measures.relevance import (
-    MAX_ANSWER_CHARS,
-    MAX_ANSWER_PIECES,
-    MAX_CONTEXT_CHARS,
-    MAX_CONTEXT_PIECES,
-    MAX_QUERY_CHARS,
-    compose,
-    language,
+    DEFAULT_LANGUAGES,
+    calibration_of,
+    is_known,
     may_score_answer,
     readings,
     reason_not_scored,
@@ -29,14 +25,28 @@ from collector.measures.relevance import (
     texts,
     unscored,
 )
+from collector.measures.relevance_table import CALIBRATIONS, MINILM, USE
+from collector.measures.relevance_texts import (
+    MAX_ANSWER_CHARS,
+    MAX_ANSWER_PIECES,
+    MAX_CONTEXT_CHARS,
+    MAX_CONTEXT_PIECES,
+    MAX_QUERY_CHARS,
+    MAX_QUOTES,
+    compose,
+    language,
+)
+from collector.measures.relevance_weights import LOWERING, Calibration, CalibrationError
 from collector.model import (
     Choice,
+    EmbeddingModel,
     Exchange,
     FrameCounts,
     Record,
     Relevance,
     ReportedUsage,
     RequestFacts,
+    Sources,
     TextFacts,
     Timing,
     ToolCall,
@@ -248,7 +258,7 @@ def test_the_right_context_and_answer_score_high_and_others_low(
     right = score(use, query, answer, other, own)
     assert min(value(right.context_relevance), value(right.answer_relevance), value(right.groundedness)) > 0.8
     lost = score(use, query, answer, other)
-    assert value(lost.context_relevance) < 0.5
+    assert value(lost.context_relevance) < 0.75  # the threshold; two of the passages share the query's town
     assert value(lost.groundedness) < 0.4
     foreign_answer = next(row[1] for row in ROWS if row[2] is other)
     foreign = score(use, query, foreign_answer, own)
@@ -342,10 +352,103 @@ def test_a_closer_context_never_scores_lower(cosine: float, step: float) -> None
     assert scored(cosine) <= scored(min(cosine + step, 1.0))
 
 
-def test_every_weight_has_the_sign_that_its_feature_means() -> None:
-    for weights in (measure.CONTEXT, measure.GROUNDED, measure.ANSWER, measure.ALONE):
-        for name, weight in msgspec.structs.asdict(weights).items():
-            assert (weight < 0) == (name in ("bias", "unknown_number"))
+@pytest.mark.parametrize("weights", CALIBRATIONS, ids=lambda one: one.model)
+def test_every_weight_has_the_sign_that_its_feature_means(weights: Calibration) -> None:
+    for part in (weights.context, weights.groundedness, weights.answer, weights.alone):
+        assert part.bias < 0
+        for name, weight in part.weights.items():
+            assert weight <= 0 if name in LOWERING else weight >= 0
+
+
+def test_a_calibration_of_other_features_is_refused() -> None:
+    fewer = msgspec.structs.replace(USE.alone, weights={"to_query": 1.0})
+    with pytest.raises(CalibrationError, match=r"alone: expected weights \['to_query', 'type_fit'\]"):
+        msgspec.structs.replace(USE, alone=fewer)
+    with pytest.raises(CalibrationError, match="finite"):
+        msgspec.structs.replace(USE, alone=msgspec.structs.replace(USE.alone, bias=float("nan")))
+    assert msgspec.json.decode(msgspec.json.encode(USE), type=Calibration) == USE
+
+
+def test_weights_hold_for_the_model_and_version_they_were_fitted_for() -> None:
+    assert calibration_of(UseEmbedder.model) == USE
+    assert calibration_of(EmbeddingModel("all-MiniLM-L6-v2", MINILM.versions[0], 384)) == MINILM
+    assert calibration_of(EmbeddingModel("all-MiniLM-L6-v2", "another", 384)) is None
+    assert calibration_of(EmbeddingModel("of-my-own", "3", 512)) is None
+    assert set(DEFAULT_LANGUAGES) == set(UseEmbedder.model.languages or ())
+
+
+# ---------------------------------------------------------------- languages
+
+ENGLISH = ("en",)
+
+
+@pytest.mark.parametrize(
+    ("text", "english", "default"),
+    [
+        ("Who built the lighthouse?", True, True),
+        ("42 km", True, True),
+        ("Edda Finch", True, True),
+        ("Why is the café of Señor Núñez closed?", True, True),
+        ("灯台はだれが建てましたか", False, True),
+        ("青石桥是谁设计的？", False, True),
+        ("¿Cuánto cuesta?", False, True),
+        ("La entrada al museo cuesta ocho euros.", False, True),
+        ("Wie lange dauert eine Fahrt mit der Seilbahn?", False, True),
+        ("Кто построил мост?", False, True),
+        ("كم سعر التذكرة؟", False, True),
+        ("ποιος το έχτισε;", False, False),
+        ("किसने बनाया", False, False),
+        ("", True, True),
+    ],
+)
+def test_a_model_reads_the_languages_that_it_names(text: str, english: bool, default: bool) -> None:
+    assert is_known(ENGLISH, text) is english
+    assert is_known(DEFAULT_LANGUAGES, text) is default
+    assert is_known(None, text)
+
+
+def test_an_english_model_refuses_other_languages_in_query_answer_or_context() -> None:
+    assert reason_not_scored(exchange(), ENGLISH) is None
+    assert reason_not_scored(exchange(query="谁建造的？"), ENGLISH) == "language_unsupported"
+    assert reason_not_scored(exchange(answer="是林远山建造的。"), ENGLISH) == "language_unsupported"
+    assert reason_not_scored(exchange(context=(QINGSHI,)), ENGLISH) == "language_unsupported"
+    assert reason_not_scored(exchange(context=(QINGSHI,))) is None
+    assert not may_score_answer(exchange(query="谁建造的？", context=()), ENGLISH)
+
+
+# ---------------------------------------------------------------- what an answer cites
+
+
+def test_marks_and_quotes_name_the_sentences_that_are_cited() -> None:
+    passages = ["Boats leave at nine.", "Edda Finch built the lighthouse. It is red and very tall."]
+    assert compose("Who?", "Edda Finch [2].", passages).cited == (1, 2)
+    assert compose("Who?", "Edda Finch【1†boats.txt】.", passages).cited == (0,)
+    assert compose("Who?", "Edda Finch.", passages).cited == ()
+    assert compose("Who?", "Edda Finch [7].", passages).cited == ()  # there is no seventh
+    assert compose("Who?", "Edda Finch.", passages, ["edda finch built the  lighthouse."]).cited == (1,)
+    assert compose("Who?", "Edda Finch.", passages, ["It"]).cited == ()  # too short to be looked for
+    many = compose("Who?", "Edda Finch.", passages, ["nothing of it"] * MAX_QUOTES + [passages[0]])
+    assert many.cited == ()
+
+
+def test_the_context_that_is_cited_decides_how_relevant_it_is(use: UseEmbedder) -> None:
+    query, answer = "Who designed the lighthouse of Marrow Point?", "The engineer Edda Finch"
+    right, wrong = (score(use, query, f"{answer} [{number}].", TARN, MARROW) for number in (2, 1))
+    assert right.raw is not None
+    assert wrong.raw is not None
+    assert value(wrong.raw.context_relevance) < value(right.raw.context_relevance) - 0.3
+
+
+def test_what_the_provider_retrieved_is_context_too() -> None:
+    given_exchange = exchange(context=())
+    assert reason_not_scored(given_exchange) == "no_context"
+    first, *others = given_exchange.choices
+    found = msgspec.structs.replace(first, sources=Sources(quoted=(MARROW,), retrieved=(TARN, MARROW)))
+    with_sources = msgspec.structs.replace(given_exchange, choices=(found, *others))
+    assert reason_not_scored(with_sources) is None
+    made = texts(with_sources)
+    assert len(made.passages) == 2
+    assert [made.context[index] in MARROW for index in made.cited] == [True] * len(made.passages[1])
 
 
 # ---------------------------------------------------------------- readings

@@ -10,7 +10,10 @@ from collector.measures.relevance_lexicon import (
     MAX_PIECE_CHARS,
     Whole,
     answer_text,
+    cited_numbers,
+    names,
     normal,
+    numbers_told,
     scripts,
     sentences,
     strongest,
@@ -130,7 +133,8 @@ def test_what_introduces_an_answer_is_no_part_of_it(text: str, expected: str) ->
 
 def test_letters_are_counted_by_script() -> None:
     counts = scripts("abé 你好 мир ελ 12")
-    assert (counts.latin, counts.cjk, counts.other, counts.unsupported) == (3, 4, 5, 2)
+    assert (counts.latin, counts.cjk, counts.other) == (3, 4, 5)
+    assert counts.others == {"cyrillic": 3, "greek": 2}
     assert scripts("12 !?").total == 0
 
 
@@ -138,3 +142,59 @@ def test_the_sentences_with_most_of_the_words_are_kept_in_order() -> None:
     pieces = ["boats leave at nine", "the lighthouse is red", "nothing here", "edda built the lighthouse"]
     assert strongest(pieces, words("edda lighthouse"), 2) == (1, 3)
     assert strongest(pieces, words("xyz"), 2) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Who designed the lighthouse of Marrow Point?", {"marro", "point"}),
+        ("What did I pay in 2019?", {"2019"}),
+        ("¿Cuánto mide el puente de Río Pardo?", {"río", "pardo"}),
+        ("It is red. Who built it?", set()),
+        ("WHO BUILT THE LIGHTHOUSE IN 1871?", {"1871"}),
+        ("who designed marrow point?", set()),
+        ("青石桥是谁设计的？", set()),
+        ("What does USB mean?", {"usb"}),
+    ],
+)
+def test_names_are_capitals_inside_a_sentence_and_numbers(text: str, expected: set[str]) -> None:
+    assert set(names(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("forty-two boats", {"40", "42"}),
+        ("forty thousand homes", {"40", "40000"}),
+        ("1.9 million euros", {"1.9", "1900000"}),
+        ("treinta y un años", {"30"}),
+        ("全桥长四十二米", {"42"}),
+        ("海拔三千二百米", {"3200"}),
+        ("建于一八七一年", {"1871"}),
+        ("五万人", {"50000"}),
+        ("最多借六本", {"6"}),
+        ("no numbers here", set()),
+        ("x" * 400 + " 7", {"7"}),
+    ],
+)
+def test_numbers_are_read_in_digits_and_in_words(text: str, expected: set[str]) -> None:
+    assert numbers_told(normal(text)) == expected
+
+
+def test_several_chinese_numerals_are_a_number_but_words_are_none() -> None:
+    assert "42" in words(normal("长四十二米")).numbers
+    assert words(normal("万一下雨千万别去，一个人")).numbers == frozenset()
+    assert "42" in words(normal("42米")).numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It is red [2].", {2}),
+        ("Red [1, 3] and tall【4†boats.txt】.", {1, 3, 4}),
+        ("A list a[i] and [see there].", set()),
+        ("None.", set()),
+    ],
+)
+def test_marks_of_citations_name_passages(text: str, expected: set[int]) -> None:
+    assert cited_numbers(text) == expected
