@@ -476,3 +476,19 @@ def test_an_objective_that_is_none_is_refused_with_its_path(write) -> None:
     file = write("routes: [{name: a, upstream: http://a.example, objectives: [false]}]")
     with pytest.raises(ConfigError, match=r"routes\[0\]\.objectives\[0\]: expected keys and values"):
         load(file, {})
+
+
+@pytest.mark.parametrize("spelt", ["TEXT", "json", "BIN"])
+def test_a_load_report_is_asked_for_as_the_route_spells_it(spelt: str, write) -> None:
+    file = write(f"routes: [{{name: a, upstream: http://a.example, orca: {spelt}}}]")
+    assert load(file, {}).routes[0].orca == spelt
+
+
+@pytest.mark.parametrize("spelt", ["Text", "PROTO", "true", '"TEXT\\r\\nx: y"'])
+def test_a_load_report_in_another_format_is_refused(spelt: str, write) -> None:
+    file = write(f"routes: [{{name: a, upstream: http://a.example, orca: {spelt}}}]")
+    assert [problem.path for problem in check(file)] == ["routes[0].orca"]
+
+
+def test_no_load_report_is_asked_for_unless_a_route_says_so(write) -> None:
+    assert routes_of(load(write(UPSTREAM), {}))[0].orca is None
