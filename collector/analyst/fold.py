@@ -95,6 +95,7 @@ class ExchangeFold:
         self._body_hash: int | None = None
         self._response: ResponseSeen | None = None
         self._answer = Answer(rules.limits, rules.new_digest)
+        self.answered = self._answer.bytes_seen  # takes bytes from the upstream, and when they came
 
     # ------------------------------------------------------------ events
 
@@ -104,7 +105,7 @@ class ExchangeFold:
 
     def bytes_seen(self, event: BytesSeen) -> None:
         if event.from_upstream:
-            self._answer.bytes_seen(event.data, event.at)
+            self.answered(event.data, event.at)
         elif self._answer.is_tunnel:
             self._answer.client_bytes(event.data, event.at)
         else:
@@ -208,7 +209,7 @@ class ExchangeFold:
     @property
     def deadlines(self) -> tuple[int, int]:
         """Deadlines met and missed so far."""
-        return self._answer.rhythm.met, self._answer.rhythm.missed
+        return self._answer.rhythm.deadlines
 
     @property
     def arrived_wall(self) -> float | None:
@@ -284,7 +285,8 @@ class ExchangeFold:
             return None if at is None else max(0.0, at - start)
 
         per_token = None
-        if streamed and tokens is not None and tokens > 1 and rhythm.count:
+        gaps = rhythm.gaps() if is_read else ChunkGaps(None)
+        if streamed and tokens is not None and tokens > 1 and gaps.count:
             per_token = rhythm.span / (tokens - 1)
         return Timing(
             connect=connect,
@@ -293,7 +295,7 @@ class ExchangeFold:
             first_token=since(rhythm.first, answer.token_start),
             first_visible_token=since(answer.first_visible, answer.token_start),
             duration=since(event.at),
-            chunk_gaps=rhythm.gaps() if is_read else ChunkGaps(None),
+            chunk_gaps=gaps,
             time_per_output_token=per_token,
             stalls=rhythm.stalls if streamed and is_read else None,
             max_byte_gap=answer.max_byte_gap,
