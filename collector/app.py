@@ -98,11 +98,8 @@ LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 class SystemClock:
     """The machine's clocks."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> float:
-        return time.time()
+    monotonic = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
 
 
 def installed_version() -> str:

@@ -151,7 +151,9 @@ class Analyst:
             try:
                 if type(event) is BytesSeen:  # most are
                     fold = opened.get(event.id)
-                    if fold is not None:
+                    if fold is not None and event.from_upstream:
+                        fold.answered(event.data, event.at)
+                    elif fold is not None:
                         fold.bytes_seen(event)
                 elif self._take_one(worker, event):
                     recorded.append(event.id)  # type: ignore[union-attr] # only ExchangeEnded is answered with True

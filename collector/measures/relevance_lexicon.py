@@ -215,14 +215,15 @@ def scripts(text: str) -> Scripts:
     """Counts of the letters in the first LANGUAGE_SAMPLE characters."""
     sample = text[:LANGUAGE_SAMPLE]
     latin = len(sample.encode("ascii", "ignore").translate(None, _NO_LETTERS))
+    if sample.isascii():
+        return Scripts(latin)
     cjk = other = unsupported = 0
-    if not sample.isascii():
-        for character in _NOT_ASCII.findall(sample):
-            script = _script(character)
-            latin += script == "latin"
-            cjk += 2 * (script == "cjk")
-            other += script in ("supported", "unsupported")
-            unsupported += script == "unsupported"
+    for character in _NOT_ASCII.findall(sample):
+        script = _script(character)
+        latin += script == "latin"
+        cjk += 2 * (script == "cjk")
+        other += script in ("supported", "unsupported")
+        unsupported += script == "unsupported"
     return Scripts(latin, cjk, other, unsupported)
 
 
