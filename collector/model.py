@@ -114,11 +114,13 @@ Event = RequestSeen | ResponseSeen | BytesSeen | ClientBlocked | ExchangeEnded |
 class Acknowledged(Struct, frozen=True, array_like=True):
     """The analyst's answer: how many more batches it has taken in, and which ended exchanges are recorded now.
 
-    A record may come after its batch, when an answer has been validated and scored.
+    A record may come after its batch, when an answer has been validated and scored. The first answer on a connection
+    is a greeting: `ended` are then exchanges of this worker that were recorded before, be it by an analyst that died.
     """
 
     batches: int
     ended: list[int]
+    is_greeting: bool = False
 
 
 # On the socket: 4-byte big-endian length, then msgpack. Lists of events flow to the analyst, acknowledgements back.
