@@ -146,7 +146,7 @@ def test_exchanges_are_still_recorded_while_embedder_and_validator_are_away(
     nothing_was_hurt(load)
     metrics = sidecar.settled(len(load.outcomes))
     assert metrics.total(UNOBSERVED) == 0
-    assert len(sidecar.logged()) == len(load.outcomes)
+    wait_until(lambda: len(sidecar.logged()) == len(load.outcomes), "every exchange is in the log")
 
 
 def test_a_stopped_analyst_holds_nothing_up_and_what_did_not_fit_is_counted(
