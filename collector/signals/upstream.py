@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from collector.model import Headers, UpstreamFacts
@@ -126,16 +126,17 @@ def upstream_facts(request: Headers, response: Headers) -> UpstreamFacts:
     for name, seconds in server_timing(response.all("server-timing")):
         if len(phases) < MAX_PHASES:
             phases.setdefault(name, seconds)
+    load = _load(response)
     hit = next((finite(detail[name]) for name in TRACE_HIT_RATIOS if name in detail), None) if detail else None
     return UpstreamFacts(
         request_id=_first_id(response, REQUEST_IDS),
         region=_first_place(response),
         residency_requested=_place(request.first("x-data-residency")),
-        model_load=_model_load(response),
+        model_load=_model_load(response, load),
         kv_cache_hit_ratio=hit if hit is not None and hit <= 1.0 else None,
         cache_hit=_flag(said("x-cache-hit")),
         phases=phases,
-        load=_load(response),
+        load=load,
         processing=_processing(said("openai-processing-ms")),
     )
 
@@ -236,14 +237,19 @@ def _load(response: Headers) -> dict[str, float]:
     return next((found for found in (orca(response.first(name)) for name in REPORTS) if found), {})
 
 
-def _model_load(response: Headers) -> float | None:
-    """`X-Model-Load`; else the utilization of an Azure deployment (`42.5%`), which is full at 100 % and may be more."""
+def _model_load(response: Headers, reported: Mapping[str, float]) -> float | None:
+    """`X-Model-Load`; else the utilization of an Azure deployment (`42.5%`), or that of the application as an ORCA
+    report has it; both are full at 1 and may be more.
+    """
     load = ratio(response.first("x-model-load"))
     used = (response.first("azure-openai-deployment-utilization") or "").strip()
     percent = number(used.removesuffix("%")) if used.endswith("%") else None
-    if load is not None or percent is None or percent > MAX_UTILIZATION:
+    if load is not None:
         return load
-    return min(1.0, percent / 100.0)
+    if percent is not None and percent <= MAX_UTILIZATION:
+        return min(1.0, percent / 100.0)
+    application = reported.get("application_utilization")
+    return None if application is None else min(1.0, application)
 
 
 def _trace_detail(text: str | None) -> dict[str, object]:
