@@ -25,7 +25,7 @@ from collector.analyst.analyst import AnalysedRoute, Analyst
 from collector.analyst.answer import Limits
 from collector.analyst.fold import RouteFacts, Rules
 from collector.analyst.ledger import Ledger
-from collector.analyst.receiver import Receiver
+from collector.analyst.receiver import Receiver, Recorded
 from collector.analyst.sampler import Sampler
 from collector.analyst.scorer import EmbeddingScorer
 from collector.config import ConfigError, FindingSettings, Route, Settings, extra_labels, parse_upstream, routes_of
@@ -53,7 +53,7 @@ from collector.model import Dialect, Objective, Reading, Record, RuleSet
 from collector.prices import price_tables
 from collector.validation.client import ValidatorClient
 from collector.validation.contract import usable_contract
-from exporters.exchange_log import ExchangeLog
+from exporters.exchange_log import ExchangeLog, last_ids
 from exporters.otel import OtlpExporter
 from exporters.prometheus import PrometheusExporter
 
@@ -99,11 +99,8 @@ LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 class SystemClock:
     """The machine's clocks."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> float:
-        return time.time()
+    monotonic = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
 
 
 def installed_version() -> str:
@@ -216,6 +213,7 @@ class AnalystProcess:
             version=installed_version(),
         )
         path = exporters.exchange_log.path
+        self._recorded_before = last_ids(path) if path is not None else []
         self._log = (
             ExchangeLog(path, exporters.exchange_log.max_size, exporters.exchange_log.keep, self._log_lost)
             if path is not None
@@ -269,7 +267,8 @@ class AnalystProcess:
         background = [asyncio.create_task(each) for each in (self._validator.run(), self._embedder.run())]
         background.append(asyncio.create_task(self._watch(runtime)))
         when_written = self._log.when_written if self._log is not None else None
-        server = await loop.create_unix_server(lambda: Receiver(self._analyst, when_written), sock=events)
+        recorded = Recorded(self._recorded_before)
+        server = await loop.create_unix_server(lambda: Receiver(self._analyst, when_written, recorded), sock=events)
         runner = web.AppRunner(application(self._analyst, self._prometheus.render), access_log=None)
         await runner.setup()
         await web.SockSite(runner, admin).start()

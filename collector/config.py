@@ -62,6 +62,10 @@ DialectName = Literal[
 ]
 
 
+# Formats of an ORCA load report, spelt as they are sent: vLLM takes either case, Triton small letters only.
+OrcaFormat = Literal["TEXT", "JSON", "BIN", "text", "json", "bin"]
+
+
 class RouteObjective(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a route promises of its exchanges. `at_most` goes with times, `at_least` with scores."""
 
@@ -111,6 +115,7 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     dialect: DialectName | None = None  # None: detected
     provider: str | None = None  # gen_ai.provider.name; None: from the upstream's host
     contract: str | None = None  # a JSON Schema, or a contract with rules (docs/contracts.md), for answers
+    orca: OrcaFormat | None = None  # ask the upstream for load reports in this format; None: do not ask
     labels: dict[str, str] = {}
     objectives: tuple[RouteObjective, ...] = ()
     findings: FindingSettings = FindingSettings()  # as they stand: those of all routes

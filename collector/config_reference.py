@@ -65,6 +65,13 @@ DESCRIPTIONS: dict[str, str] = {
     "routes[].provider": "Value of `gen_ai.provider.name`. Taken from the upstream's host when left out.",
     "routes[].contract": "A JSON Schema, or a contract with `schema` and `rules` (docs/contracts.md), for answers. "
     "The schema counts where the request itself asks for none.",
+    "routes[].orca": (
+        "Asks the upstream for its load with every request, as an ORCA report in this format, spelt as it is sent: "
+        "vLLM takes either case, Triton small letters only. The line `endpoint-load-metrics-format` is added to the "
+        "request, and `endpoint-load-metrics` and `endpoint-load-metrics-bin` are taken out of the answer. A request "
+        "that asks by itself passes, and is answered, as if this were not set. Reports in trailers are not read; "
+        "vLLM adds none to streams."
+    ),
     "routes[].objectives": "What the route promises; judged per exchange, see docs/metrics.md.",
     "routes[].objectives[].name": "Value of the label `slo`. Names must differ within a route.",
     "routes[].objectives[].measure": (
@@ -105,8 +112,8 @@ DESCRIPTIONS: dict[str, str] = {
     ),
     "proxy.drain_timeout": "On SIGTERM, how long open streams may take to finish.",
     "proxy.trace_parent": (
-        "Whether the sidecar's span becomes the parent: `traceparent` is then rewritten, the one end-to-end "
-        "header that changes."
+        "Whether the sidecar's span becomes the parent: `traceparent` is then rewritten. Beside the lines of "
+        "`routes[].orca` it is the one end-to-end header that changes."
     ),
     "proxy.tls": "How upstreams over https are verified.",
     "proxy.tls.ca_file": "Certificates to trust, PEM, in place of the system's.",

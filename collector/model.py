@@ -114,11 +114,13 @@ Event = RequestSeen | ResponseSeen | BytesSeen | ClientBlocked | ExchangeEnded |
 class Acknowledged(Struct, frozen=True, array_like=True):
     """The analyst's answer: how many more batches it has taken in, and which ended exchanges are recorded now.
 
-    A record may come after its batch, when an answer has been validated and scored.
+    A record may come after its batch, when an answer has been validated and scored. The first answer on a connection
+    is a greeting: `ended` are then exchanges of this worker that were recorded before, be it by an analyst that died.
     """
 
     batches: int
     ended: list[int]
+    is_greeting: bool = False
 
 
 # On the socket: 4-byte big-endian length, then msgpack. Lists of events flow to the analyst, acknowledgements back.
@@ -135,10 +137,12 @@ class Headers(Struct, frozen=True):
     """Header lines in order. Names are lower-cased; values are stripped text (latin-1 when not UTF-8)."""
 
     lines: tuple[tuple[str, str], ...] = ()
-    firsts: dict[str, str] = {}  # the first value of each name; made from the lines
+    firsts: dict[str, str] = {}  # the first value of each name; made from the lines, as are the names
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "firsts", dict(reversed(self.lines)))
+        msgspec.structs.force_setattr(self, "names", tuple([name for name, _ in self.lines]))
 
     def first(self, name: str) -> str | None:
         """The first value of a lower-case name, or None."""
@@ -280,10 +284,11 @@ class Delta(Struct, frozen=True, gc=False):
 class Reader(Protocol):
     """Frames of one response → deltas. `normal_usage` is asked once, at the end.
 
+    A frame that says one piece of text and nothing else may be told as that piece: most frames of a stream are such.
     `ended_well` tells whether a stream that HTTP ended cleanly is whole although no end marker came.
     """
 
-    def read(self, frame: Frame) -> Delta | None: ...
+    def read(self, frame: Frame) -> Delta | TextPiece | None: ...
     def ended_well(self) -> bool: ...
     def normal_usage(self, reported: ReportedUsage) -> Usage: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import stat
 import threading
 import time
@@ -22,7 +23,10 @@ BATCH_DELAY = 0.02  # seconds that lines are gathered before one write
 RETRY_DELAY = 1.0  # seconds between tries to open a file that does not open
 PENDING_BYTES = 8 * 1024 * 1024  # lines that may wait for the disk; beyond it records are lost and counted
 MOST_WAITING = 10_000  # callers that may wait for the disk; later ones are answered at once
+TAIL = 8 * 1024 * 1024  # bytes in which the ids of the last records are looked for
 SAY_AGAIN = 60.0  # seconds between lines about what could not be written
+
+_ID = re.compile(rb'^\{"id":"([a-z0-9]{1,64})-([0-9]{1,15})"', re.MULTILINE)  # how record_json begins
 
 _encode = msgspec.json.Encoder().encode
 
@@ -48,6 +52,24 @@ def _without_surrogates(value: Any) -> Any:
 def check_path(path: str) -> None:
     """Raises OSError where a log could not be kept; else the file is there, private, and unchanged."""
     _File(path).close()
+
+
+def last_ids(path: str) -> list[tuple[str, int]]:
+    """Of the last records that a log holds, in TAIL bytes of each file, the two parts of their ids: boot and number.
+
+    Empty for what is no regular file or cannot be read. A line without its end is no record.
+    """
+    found: list[tuple[str, int]] = []
+    for each in (f"{path}.1", path):
+        with contextlib.suppress(OSError):
+            if not stat.S_ISREG(os.stat(each).st_mode):
+                continue
+            with open(each, "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - TAIL))
+                tail = file.read(TAIL)
+            found += [(boot.decode(), int(number)) for boot, number in _ID.findall(tail[: tail.rfind(b"\n") + 1])]
+    return found
 
 
 class ExchangeLog:

@@ -525,3 +525,19 @@ def test_findings_are_set_for_all_routes_and_for_one(write) -> None:
     )
     assert settings.routes[0].findings == FindingSettings(checked_headers=("x-tenant",), off=("cr_lf",))
     assert settings.findings == FindingSettings(aliases=(ModelAlias(asked="a", served="b"),), retry_storm=9)
+
+
+@pytest.mark.parametrize("spelt", ["TEXT", "json", "BIN"])
+def test_a_load_report_is_asked_for_as_the_route_spells_it(spelt: str, write) -> None:
+    file = write(f"routes: [{{name: a, upstream: http://a.example, orca: {spelt}}}]")
+    assert load(file, {}).routes[0].orca == spelt
+
+
+@pytest.mark.parametrize("spelt", ["Text", "PROTO", "true", '"TEXT\\r\\nx: y"'])
+def test_a_load_report_in_another_format_is_refused(spelt: str, write) -> None:
+    file = write(f"routes: [{{name: a, upstream: http://a.example, orca: {spelt}}}]")
+    assert [problem.path for problem in check(file)] == ["routes[0].orca"]
+
+
+def test_no_load_report_is_asked_for_unless_a_route_says_so(write) -> None:
+    assert routes_of(load(write(UPSTREAM), {}))[0].orca is None

@@ -227,7 +227,7 @@ ROWS: tuple[Row, ...] = (
         "vLLM",
         "localhost:8000",
         (f"POST {CHAT}", f"POST {COMPLETIONS}", f"POST {EMBEDDINGS}"),
-        remark="`endpoint-load-metrics` (ORCA)",
+        remark="`endpoint-load-metrics` (ORCA), where asked for: `routes[].orca`",
     ),
     Row("llama.cpp", "localhost:8080", (f"POST {CHAT}",), remark="times in `timings`"),
     Row("LM Studio", "localhost:1234", (f"POST {CHAT}", f"POST {RESPONSES}")),

@@ -7,12 +7,17 @@ import hmac
 import math
 from array import array
 from collections.abc import Callable
+from itertools import accumulate, repeat
+from operator import mul, sub
 from typing import Protocol
 
 from collector.model import ChunkGaps, TextFact
 
-JOIN_PIECES = 64  # pieces of text are joined when there are so many
+JOIN_PIECES = 64  # pieces of text are joined when there are so many,
+JOIN_CHARS = 64  # or when one is longer: what waits to be joined is in no bound
 GAPS_LISTED = 64  # gaps kept for the record
+BATCH = 64  # gaps worked off at once
+ROUNDING = 1e-9  # seconds of slack below which deadlines are looked at one by one
 
 
 class Digest(Protocol):
@@ -44,14 +49,24 @@ def well_formed(text: str) -> str:
     return text
 
 
+class Room:
+    """How many code points several texts may still keep together."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 class TextSum:
-    """A text that comes in pieces: all of it counted and hashed, the first `cap` code points kept."""
+    """A text that comes in pieces: all of it counted and hashed, its beginning kept while there is room."""
 
-    __slots__ = ("_digest", "_held", "_kept", "_pieces", "_room", "chars")
+    __slots__ = ("_complete", "_digest", "_held", "_kept", "_pieces", "_room", "chars")
 
-    def __init__(self, cap: int, new_digest: NewDigest) -> None:
+    def __init__(self, room: Room, new_digest: NewDigest) -> None:
         self.chars = 0
-        self._room = cap
+        self._room = room
+        self._complete = True
         self._kept: list[str] = []
         self._pieces: list[str] = []
         self._held = ""  # a high surrogate whose other half may follow
@@ -59,19 +74,20 @@ class TextSum:
 
     def add(self, piece: str) -> None:
         self._pieces.append(piece)
-        if len(self._pieces) >= JOIN_PIECES or len(piece) > 4096:
+        if len(self._pieces) >= JOIN_PIECES or len(piece) > JOIN_CHARS:
             self._join(last=False)
 
     @property
     def complete(self) -> bool:
         """Whether everything so far was kept."""
-        self._join(last=False)
-        return self._room >= 0
+        if self._pieces:
+            self._join(last=False)
+        return self._complete
 
     def text(self) -> str:
         """What was kept."""
         self._join(last=True)
-        return "".join(self._kept)
+        return self._kept[0] if len(self._kept) == 1 else "".join(self._kept)
 
     def fact(self) -> TextFact:
         """Hash and length; no hash of no text."""
@@ -85,98 +101,136 @@ class TextSum:
         text = self._held + "".join(self._pieces)
         self._pieces.clear()
         self._held = ""
-        if not last and text and 0xD800 <= ord(text[-1]) <= 0xDBFF:
-            text, self._held = text[:-1], text[-1]
-        text = well_formed(text)
+        if not text.isascii():
+            if not last and 0xD800 <= ord(text[-1]) <= 0xDBFF:
+                text, self._held = text[:-1], text[-1]
+            text = well_formed(text)
         self.chars += len(text)
         if self._digest is not None:
             self._digest.update(text.encode())
-        if self._room > 0:
-            self._kept.append(text[: self._room])
-        self._room -= len(text)
+        if text and self._complete:
+            self._complete = len(text) <= self._room.left
+            kept = text[: self._room.left]
+            self._room.left -= len(kept)
+            self._kept.append(kept)
 
 
 class Rhythm:
     """The gaps between content frames of one stream, in one pass.
 
-    Times are monotonic seconds; `blocked` is the time so far that the client did not read, which is in no gap.
-    Deadlines are met and missed as in Etalon (metric_utils.py, arXiv 2407.07000): early frames bank slack, a missed
-    deadline costs one miss per interval, then deadlines start anew.
+    Times are monotonic seconds; `blocked` is the time so far that the client did not read, which is in no gap. A gap of
+    more than `stall` seconds is a stall. Deadlines, `deadline` seconds apart, are met and missed as in Etalon
+    (metric_utils.py, arXiv 2407.07000): early frames bank slack, a missed deadline costs one miss per interval, then
+    deadlines start anew. Gaps are worked off BATCH at a time, which costs a third of doing so one by one.
     """
 
     __slots__ = (
-        "_blocked", "_gaps", "_last", "_m2", "_mean", "_rests", "_slack", "count", "first", "longest", "met", "missed",
-        "stalls",
+        "_count", "_deadline", "_flows", "_fresh", "_last", "_listed", "_longest", "_m2", "_mean", "_met", "_missed",
+        "_slack", "_stall", "_stalls", "first",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, stall: float = 1.0, deadline: float = 0.1) -> None:
         self.first: float | None = None
-        self._last = 0.0
-        self._blocked = 0.0
-        self._gaps = array("d")
-        self._mean = self._m2 = 0.0
-        self._slack = 0.0
-        self._rests = False
-        self.count = self.stalls = self.met = self.missed = 0
-        self.longest: float | None = None
+        self._stall, self._deadline = stall, deadline
+        self._flows = False  # whether the next frame follows on one
+        self._last = 0.0  # when the last frame came, without the time blocked up to then
+        self._fresh = array("d")  # gaps not worked off; at most BATCH
+        self._listed = array("d")
+        self._mean = self._m2 = self._slack = 0.0
+        self._count = self._stalls = self._met = self._missed = 0
+        self._longest: float | None = None
 
-    @property
-    def last(self) -> float | None:
-        return None if self.first is None else self._last
-
-    @property
-    def span(self) -> float:
-        """From the first to the last content frame, without the time the client blocked."""
-        return self._mean * self.count
-
-    def beat(self, at: float, blocked: float, stall: float, deadline: float) -> None:
+    def beat(self, at: float, blocked: float) -> None:
         """A content frame came at `at`."""
-        if self.first is None:
-            self.first = self._last = at
-            self._blocked = blocked
-            return
-        if self._rests:
-            self._rests, self._slack = False, 0.0
-            self._last, self._blocked = at, blocked
-            return
-        gap = at - self._last - (blocked - self._blocked)
-        if gap < 0.0:  # noqa: PLR1730 - once per frame, and a call of max() costs ten times as much
-            gap = 0.0
-        self._last, self._blocked = at, blocked
-        self.count = count = self.count + 1
-        step = gap - self._mean
-        self._mean = mean = self._mean + step / count
-        self._m2 += step * (gap - mean)
-        if self.longest is None or gap > self.longest:
-            self.longest = gap
-        if gap > stall:
-            self.stalls += 1
-        if count <= GAPS_LISTED:
-            self._gaps.append(gap)
-        if gap <= deadline + self._slack:
-            self._slack += deadline - gap
-            self.met += 1
+        flowed = at - blocked
+        if self._flows:
+            gap = flowed - self._last
+            self._last = flowed
+            self._fresh.append(max(0.0, gap))
+            if len(self._fresh) >= BATCH:
+                self._settle()
         else:
-            self._miss(gap - self._slack - deadline, deadline)
+            self._flows, self._last = True, flowed
+            if self.first is None:
+                self.first = at
 
     def rest(self) -> None:
         """What comes next follows on nothing: the time up to it is no gap."""
-        self._rests = True
+        self._settle()
+        self._flows, self._slack = False, 0.0
 
-    def wait(self, waited: float, deadline: float, token_deadline: float) -> None:
+    def wait(self, waited: float, deadline: float) -> None:
         """The first token came after `waited` seconds."""
         if waited <= deadline:
             self._slack = deadline - waited
-            self.met += 1
+            self._met += 1
         else:
-            self._miss(waited - deadline, token_deadline)
+            self._miss(waited - deadline)
 
-    def _miss(self, late: float, interval: float) -> None:
-        self.missed += 1 + (int(late / interval) if interval > 0 else 0)
-        self._slack = 0.0
+    @property
+    def span(self) -> float:
+        """From the first to the last content frame, without rests and the time the client blocked."""
+        self._settle()
+        return self._mean * self._count
+
+    @property
+    def stalls(self) -> int:
+        self._settle()
+        return self._stalls
+
+    @property
+    def deadlines(self) -> tuple[int, int]:
+        """Those met, and those missed."""
+        self._settle()
+        return self._met, self._missed
 
     def gaps(self) -> ChunkGaps:
-        if not self.count:
+        self._settle()
+        if not self._count:
             return ChunkGaps(0)
-        deviation = math.sqrt(max(0.0, self._m2) / self.count) if self.count > 1 else None
-        return ChunkGaps(self.count, self._mean, deviation, self.longest, tuple(self._gaps))
+        deviation = math.sqrt(self._m2 / self._count) if self._count > 1 else None
+        return ChunkGaps(self._count, self._mean, deviation, self._longest, tuple(self._listed))
+
+    def _settle(self) -> None:
+        """Works off the fresh gaps."""
+        fresh = self._fresh
+        if not fresh:
+            return
+        self._listed.extend(fresh[: GAPS_LISTED - len(self._listed)])
+        self._take_moments(fresh)
+        longest = max(fresh)
+        if self._longest is None or longest > self._longest:
+            self._longest = longest
+        if longest > self._stall:
+            self._stalls += sum(gap > self._stall for gap in fresh)
+        slacks = list(accumulate(map(sub, repeat(self._deadline), fresh), initial=self._slack))
+        if min(slacks) > ROUNDING:  # every deadline is met, as is usual
+            self._slack = slacks[-1]
+            self._met += len(fresh)
+        else:
+            for gap in fresh:
+                self._meet(gap)
+        del fresh[:]
+
+    def _take_moments(self, fresh: array[float]) -> None:
+        """Mean and sum of squared deviations of all gaps (Chan, Golub and LeVeque, 1979)."""
+        count, first = len(fresh), fresh[0]
+        apart = list(map(sub, fresh, repeat(first)))  # from the first, so that the squares stay small
+        total = sum(apart)
+        mean = total / count
+        step = first + mean - self._mean
+        before, self._count = self._count, self._count + count
+        self._mean += step * count / self._count
+        squares = max(0.0, sum(map(mul, apart, apart)) - total * mean)
+        self._m2 += squares + step * step * before * count / self._count
+
+    def _meet(self, gap: float) -> None:
+        if gap <= self._deadline + self._slack:
+            self._slack += self._deadline - gap
+            self._met += 1
+        else:
+            self._miss(gap - self._slack - self._deadline)
+
+    def _miss(self, late: float) -> None:
+        self._missed += 1 + (int(late / self._deadline) if self._deadline > 0 else 0)
+        self._slack = 0.0

@@ -89,10 +89,14 @@ class AnalysedRoute(Struct, frozen=True):
 
 
 class Worker:
-    """One connected proxy worker. `acknowledge` takes how many batches were read and which exchanges are recorded."""
+    """One connected proxy worker. `acknowledge` takes how many batches were read and which exchanges are recorded.
 
-    def __init__(self, acknowledge: Callable[[int, list[int]], None]) -> None:
+    `greet` is called once, when the worker has said who it is.
+    """
+
+    def __init__(self, acknowledge: Callable[[int, list[int]], None], greet: Callable[[], None] = lambda: None) -> None:
         self.acknowledge = acknowledge
+        self.greet = greet
         self.open: dict[int, ExchangeFold] = {}
         self.boot = "unknown"
         self.number = 0
@@ -164,7 +168,9 @@ class Analyst:
             try:
                 if type(event) is BytesSeen:  # most are
                     fold = opened.get(event.id)
-                    if fold is not None:
+                    if fold is not None and event.from_upstream:
+                        fold.answered(event.data, event.at)
+                    elif fold is not None:
                         fold.bytes_seen(event)
                 elif self._take_one(worker, event):
                     recorded.append(event.id)  # type: ignore[union-attr] # only ExchangeEnded is answered with True
@@ -297,7 +303,10 @@ class Analyst:
 
     def _take_vitals(self, worker: Worker, now: ProxyVitals) -> None:
         before = self._proxy.get(now.boot)
+        is_first = worker.vitals is None
         worker.boot, worker.number, worker.vitals = now.boot, now.worker, now
+        if is_first:
+            worker.greet()
         record = self._exporter.record
         record(Reading("semantic_health_forwarded_total", float(now.forwarded - (before.forwarded if before else 0))))
         for metric, told, known in (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from msgspec import Struct
 
 from collector import catalogue
-from collector.analyst.accumulate import NewDigest, Rhythm, TextSum, well_formed
+from collector.analyst.accumulate import NewDigest, Rhythm, Room, TextSum, well_formed
 from collector.analyst.correction import correction_ratio
 from collector.model import (
     MAX_CALLS,
@@ -49,7 +50,9 @@ from collector.wire.transfer import Dechunker
 from collector.wire.websocket import WebSocketCodec, deflate_context
 from collector.wire.whole import WholeCodec
 
-MAX_NAME = 128  # characters of a tool's name that a record gives
+MAX_NAME = 128  # characters of a tool's name
+MAX_WORD = 64  # and of the word for a finish
+MAX_MODEL = 256  # and of a model's name; one that is longer is none
 MAX_FRAME = 16 * 1024 * 1024  # bytes of one line, element or binary frame
 MAX_LIMITS = 16  # rate limits that a body tells
 MAX_SOURCES = 64  # texts that an answer cites, and as many that the provider retrieved
@@ -57,6 +60,7 @@ MAX_SOURCE_CHARS = 65_536  # of all of them together, of either kind
 _GIVEN_UP = frozenset({"event_over_cap", "frame_over_cap", "encoding_broken", "decompress_over_cap"})
 
 
+_ONE = frozenset({0})  # the only choice of most answers
 _NO_HEAD = ResponseHead(0, Headers())
 
 
@@ -74,25 +78,24 @@ class Limits(Struct, frozen=True):
 
 
 class Body:
-    """One direction's bytes: transfer coding and content coding off, counted."""
+    """One direction's bytes: transfer coding and content coding off, counted.
+
+    Where no content coding is on (`is_plain`), `dechunk` is all there is to do; None where the bytes are the body.
+    """
 
     def __init__(self, headers: Headers, cap: int) -> None:
         chunked = (headers.first("transfer-encoding") or "").lower().rstrip().endswith("chunked")
         self._dechunker = Dechunker() if chunked else None
+        self.dechunk = None if self._dechunker is None else self._dechunker.feed
         self.decoder = ContentDecoder(headers.all("content-encoding"), cap)
         self.is_plain = self.decoder.plain
         self.size = 0
 
     def feed(self, data: bytes) -> Iterable[bytes]:
-        data = self.unframed(data)
-        return self.decoder.feed(data) if data else ()
-
-    def unframed(self, data: bytes) -> bytes:
-        """Without its transfer coding: all that there is to do where no content coding is on (`is_plain`)."""
-        if self._dechunker is not None:
-            data = self._dechunker.feed(data)
+        if self.dechunk is not None:
+            data = self.dechunk(data)
         self.size += len(data)
-        return data
+        return self.decoder.feed(data) if data else ()
 
     @property
     def broken(self) -> bool:
@@ -113,11 +116,10 @@ class Answer:
         self.dialect: Dialect | None = None
         self.reader: Reader | None = None
         self.transport: Transport | None = None
-        self.rhythm = Rhythm()
+        self.rhythm = Rhythm(limits.stall, limits.token_deadline)
         self.blocked = 0.0
         self.first_byte: float | None = None
         self.first_visible: float | None = None
-        self.max_byte_gap: float | None = None
         self.model: str | None = None
         self.usage: ReportedUsage | None = None
         self.error: WireError | None = None
@@ -134,13 +136,16 @@ class Answer:
         self._asked_at: float | None = None
         self._is_asked = False  # whether an answer is asked for that has not begun
         self._last_byte = 0.0
-        self._last_blocked = 0.0
+        self._last_flowed = -inf  # the same without the time blocked up to then
+        self._longest_silence = -inf  # seconds between two reads
         self._body: Body | None = None
         self._sniffer: Sniffer | None = None
         self._start = b""
         self._codec: Codec | None = None
         self._texts: dict[int, TextSum] = {}
+        self._spoken, self._called = Room(limits.text), Room(limits.text)  # for all choices; for all calls' arguments
         self._repeats: dict[int, str | None] = {}  # None: more than is kept
+        self._repeated = 0  # characters of them
         self._finish: dict[int, str] = {}
         self._refusals: dict[int, int] = {}
         self._reasoning: dict[int, int] = {}
@@ -173,18 +178,16 @@ class Answer:
                 self._open(fixed)
 
     def bytes_seen(self, data: bytes, at: float) -> None:
-        body, codec, blocked = self._body, self._codec, self.blocked
+        body, codec = self._body, self._codec
         if body is None:
             return
-        if self.first_byte is None:
-            self.first_byte = at
-        else:
-            gap = at - self._last_byte - (blocked - self._last_blocked)
-            if self.max_byte_gap is None or gap > self.max_byte_gap:
-                self.max_byte_gap = max(0.0, gap)
-        self._last_byte, self._last_blocked = at, blocked
+        flowed = at - self.blocked
+        if flowed - self._last_flowed > self._longest_silence:
+            self._silence(at, flowed - self._last_flowed)
+        self._last_byte, self._last_flowed = at, flowed
         if codec is not None and body.is_plain:
-            part = body.unframed(data)
+            part = data if body.dechunk is None else body.dechunk(data)
+            body.size += len(part)
             for frame in codec.feed(part) if part else ():
                 self._frame(frame, at)
             return
@@ -195,6 +198,12 @@ class Answer:
             else:
                 for frame in self._codec.feed(part):
                     self._frame(frame, at)
+
+    def _silence(self, at: float, seconds: float) -> None:
+        if self.first_byte is None:
+            self.first_byte = at
+        else:
+            self._longest_silence = max(0.0, seconds)
 
     def close(self, at: float) -> None:
         """The body is over, however it ended."""
@@ -295,6 +304,12 @@ class Answer:
                 self._closed(frame)
             return
         delta = self.reader.read(frame) if self.reader is not None else None
+        if type(delta) is TextPiece and frame.terminated:  # most
+            self._data += 1
+            self._take_text(delta, at)
+            return
+        if isinstance(delta, TextPiece):
+            delta = Delta(text=(delta,))
         if delta is None:
             self._data += frame.terminated
         elif delta.marker:
@@ -307,7 +322,7 @@ class Answer:
         """The server closes the tunnel, or answers the client's close."""
         self._server_closed = not self._client_closed
         said = self.reader.read(frame) if self.reader is not None and self._server_closed else None
-        if said is not None:
+        if isinstance(said, Delta):
             self._take_rest(said)
 
     def _plain_text(self, data: bytes, at: float) -> None:
@@ -319,27 +334,41 @@ class Answer:
         text = self._utf8.decode(data)
         self._take(Delta(text=(TextPiece(0, text),)), at)
 
+    def _take_text(self, piece: TextPiece, at: float) -> None:
+        """What `_take` does with a delta that holds nothing but this."""
+        self._content += 1
+        if self._streamed:
+            if self.first_visible is None:
+                self.first_visible = at
+                if self.rhythm.first is None:
+                    self._first_token(at)
+            self.rhythm.beat(at, self.blocked)
+        kept = self._texts.get(piece.choice)
+        if kept is None and self._is_followed(piece.choice):
+            kept = self._texts[piece.choice] = TextSum(self._spoken, self._new_digest)
+        if kept is not None:
+            kept.add(piece.text)
+
     def _take(self, delta: Delta, at: float) -> None:
         text = delta.text
         if text or delta.reasoning or delta.tools or delta.refusal:
             self._content += 1
             if self._streamed:
-                rhythm, limits = self.rhythm, self._limits
-                if rhythm.first is None:
+                if self.rhythm.first is None:
                     self._first_token(at)
-                rhythm.beat(at, self.blocked, limits.stall, limits.token_deadline)
+                self.rhythm.beat(at, self.blocked)
                 if self.first_visible is None and (text or delta.refusal):
                     self.first_visible = at
             for piece in text:
                 kept = self._texts.get(piece.choice)
                 if kept is None and self._is_followed(piece.choice):
-                    kept = self._texts[piece.choice] = TextSum(self._limits.text, self._new_digest)
+                    kept = self._texts[piece.choice] = TextSum(self._spoken, self._new_digest)
                 if kept is not None:
                     kept.add(piece.text)
             if delta.reasoning or delta.refusal or delta.tools:
                 self._take_others(delta)
         if delta.model is not None:
-            self.model = delta.model
+            self.model = delta.model[: MAX_MODEL + 1]
         if (
             not text
             or delta.choices
@@ -373,7 +402,7 @@ class Answer:
             self._pings += 1
         for end in delta.finish:
             if self._is_followed(end.choice):
-                self._finish[end.choice] = end.reason
+                self._finish[end.choice] = end.reason[:MAX_WORD]
         if delta.choices > self._choices:
             self._choices = min(delta.choices, MAX_CHOICES)
         if delta.usage is not None:
@@ -382,7 +411,10 @@ class Answer:
             self.phases[phase] = seconds
         for piece in delta.full_text:
             if self._is_followed(piece.choice):
-                self._repeats[piece.choice] = piece.text if len(piece.text) <= self._limits.text else None
+                self._repeated += len(piece.text) - len(self._repeats.get(piece.choice) or "")
+                fits = self._repeated <= self._limits.text
+                self._repeats[piece.choice] = piece.text if fits else None
+                self._repeated -= 0 if fits else len(piece.text)
         if delta.sources is not None:
             _keep_texts(self._quoted, delta.sources.quoted)
             _keep_texts(self._retrieved, delta.sources.retrieved)
@@ -423,17 +455,22 @@ class Answer:
             if len(self._calls) >= MAX_CALLS or call.index >= MAX_CALLS:
                 self._many()
                 return
-            known = self._calls[key] = (call.name, TextSum(self._limits.text, self._new_digest))
+            known = self._calls[key] = (_name(call.name), TextSum(self._called, self._new_digest))
         elif call.name is not None and known[0] is None:
-            known = self._calls[key] = (call.name, known[1])
+            known = self._calls[key] = (_name(call.name), known[1])
         if call.arguments:
             known[1].add(call.arguments)
 
     def _first_token(self, at: float) -> None:
         waited = at - self.token_start - self.blocked
-        self.rhythm.wait(waited, self._limits.first_token_deadline, self._limits.token_deadline)
+        self.rhythm.wait(waited, self._limits.first_token_deadline)
 
     # ------------------------------------------------------------ facts
+
+    @property
+    def max_byte_gap(self) -> float | None:
+        """The longest wait between two reads, in seconds; None where there were no two."""
+        return self._longest_silence if self._longest_silence >= 0.0 else None
 
     @property
     def body_size(self) -> int:
@@ -472,7 +509,7 @@ class Answer:
     def bare_error(self) -> WireError:
         """The error of a status without a body that says more."""
         from_body = self.reader.read(Frame(b"{}")) if self.reader is not None else None
-        if from_body is not None and from_body.error is not None:
+        if isinstance(from_body, Delta) and from_body.error is not None:
             return from_body.error
         return WireError(None, None, "unclassified")
 
@@ -493,7 +530,11 @@ class Answer:
         """Whether the body is made of choices that could say how they finished; bare pieces of text are not."""
         return self._choices > 0 or bool(self._finish)
 
-    def _indexes(self) -> list[int]:
+    def _indexes(self) -> Sequence[int]:
+        if self._choices <= 1 and not (self._calls or self._refusals or self._reasoning):  # most answers are one text
+            said = self._texts.keys() | self._finish.keys()
+            if not said - _ONE:
+                return range(1 if said else self._choices)
         named = {*range(self._choices), *self._texts, *self._finish, *self._refusals, *self._reasoning}
         if self._calls:
             named.update(choice for choice, _ in self._calls)
@@ -520,21 +561,28 @@ class Answer:
         return tuple(found)
 
     def all_calls(self) -> tuple[ToolCall, ...]:
+        if not self._calls:
+            return ()
         return tuple(
             ToolCall(choice, index, name, arguments.text(), arguments.complete)
             for (choice, index), (name, arguments) in sorted(self._calls.items(), key=lambda item: item[0])
         )
 
     def call_facts(self) -> tuple[ToolCallFact, ...]:
+        if not self._calls:
+            return ()
         facts = []
         for (choice, index), (name, arguments) in sorted(self._calls.items(), key=lambda item: item[0]):
             fact = arguments.fact()
-            named = well_formed(name)[:MAX_NAME] if name else name
+            named = well_formed(name) if name else name
             facts.append(ToolCallFact(choice, index, named, fact.sha256, fact.chars))
         return tuple(facts)
 
     def text_facts(self) -> TextFacts:
         """Per choice and joined in index order; the joined hash of several is unknown where one was not kept whole."""
+        if self._texts.keys() == _ONE and len(self._indexes()) == 1:
+            fact = self._texts[0].fact()
+            return TextFacts(fact.sha256, fact.chars, (fact,))
         facts = {index: text.fact() for index, text in sorted(self._texts.items())}
         each = tuple(facts.get(index, TextFact(None, 0)) for index in self._indexes())
         chars = sum(fact.chars for fact in facts.values())
@@ -571,6 +619,10 @@ class Answer:
             content=self._content,
             done_marker=self._done,
         )
+
+
+def _name(told: str | None) -> str | None:
+    return told[:MAX_NAME] if told is not None else None
 
 
 def dialect_of(request: RequestHead, response: ResponseHead, dialects: Sequence[Dialect]) -> Dialect:

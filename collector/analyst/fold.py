@@ -96,6 +96,7 @@ class ExchangeFold:
         self._body_hash: int | None = None
         self._response: ResponseSeen | None = None
         self._answer = Answer(rules.limits, rules.new_digest)
+        self.answered = self._answer.bytes_seen  # takes bytes from the upstream, and when they came
 
     # ------------------------------------------------------------ events
 
@@ -105,7 +106,7 @@ class ExchangeFold:
 
     def bytes_seen(self, event: BytesSeen) -> None:
         if event.from_upstream:
-            self._answer.bytes_seen(event.data, event.at)
+            self.answered(event.data, event.at)
         elif self._answer.is_tunnel:
             self._answer.client_bytes(event.data, event.at)
         else:
@@ -211,7 +212,7 @@ class ExchangeFold:
     @property
     def deadlines(self) -> tuple[int, int]:
         """Deadlines met and missed so far."""
-        return self._answer.rhythm.met, self._answer.rhythm.missed
+        return self._answer.rhythm.deadlines
 
     @property
     def arrived_wall(self) -> float | None:
@@ -287,7 +288,8 @@ class ExchangeFold:
             return None if at is None else max(0.0, at - start)
 
         per_token = None
-        if streamed and tokens is not None and tokens > 1 and rhythm.count:
+        gaps = rhythm.gaps() if is_read else ChunkGaps(None)
+        if streamed and tokens is not None and tokens > 1 and gaps.count:
             per_token = rhythm.span / (tokens - 1)
         return Timing(
             connect=connect,
@@ -296,7 +298,7 @@ class ExchangeFold:
             first_token=since(rhythm.first, answer.token_start),
             first_visible_token=since(answer.first_visible, answer.token_start),
             duration=since(event.at),
-            chunk_gaps=rhythm.gaps() if is_read else ChunkGaps(None),
+            chunk_gaps=gaps,
             time_per_output_token=per_token,
             stalls=rhythm.stalls if streamed and is_read else None,
             max_byte_gap=answer.max_byte_gap,

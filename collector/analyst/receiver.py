@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import cast
 
 import msgspec
@@ -17,20 +18,42 @@ from collector.model import Acknowledged, decode_events, encode_acknowledged
 log = logging.getLogger("semhealth.analyst")
 
 MAX_BATCH = 256 * 1024 * 1024  # bytes of one batch; more is no batch of ours
+MOST_RECORDED = 20_000
 SLICE = 0.003  # seconds of work before others have their turn
+
+
+class Recorded:
+    """Which exchanges were recorded lately, by the life of the worker that carried them, MOST_RECORDED of them."""
+
+    def __init__(self, found: Iterable[tuple[str, int]] = ()) -> None:
+        self._latest = deque(found, maxlen=MOST_RECORDED)
+
+    def add(self, boot: str, ended: Iterable[int]) -> None:
+        self._latest.extend((boot, number) for number in ended)
+
+    def of(self, boot: str) -> list[int]:
+        """The numbers of one worker's exchanges."""
+        return [number for each, number in self._latest if each == boot]
 
 
 class Receiver(asyncio.Protocol):
     """Takes batches off one worker's connection. The buffer holds one incomplete batch at most.
 
     Where records are kept in a log, `when_written` calls back, from any thread, once those so far are in it: only then
-    is their exchange acknowledged, so that a killed analyst leaves none that is neither in the log nor counted.
+    is their exchange acknowledged, so that a killed analyst leaves none that is neither in the log nor counted. Nor is
+    one both: a worker that connects is told which of its exchanges are `recorded` already.
     """
 
-    def __init__(self, analyst: Analyst, when_written: Callable[[Callable[[], None]], None] | None = None) -> None:
+    def __init__(
+        self,
+        analyst: Analyst,
+        when_written: Callable[[Callable[[], None]], None] | None = None,
+        recorded: Recorded | None = None,
+    ) -> None:
         self._analyst = analyst
         self._when_written = when_written
-        self._worker = Worker(self._acknowledge)
+        self._recorded = recorded if recorded is not None else Recorded()
+        self._worker = Worker(self._acknowledge, self._greet)
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
 
@@ -96,10 +119,17 @@ class Receiver(asyncio.Protocol):
 
         self._when_written(tell)
 
+    def _greet(self) -> None:
+        self._put(Acknowledged(0, self._recorded.of(self._worker.boot), is_greeting=True))
+
     def _send(self, batches: int, ended: list[int]) -> None:
+        self._recorded.add(self._worker.boot, ended)
+        self._put(Acknowledged(batches, ended))
+
+    def _put(self, answer: Acknowledged) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        body = encode_acknowledged(Acknowledged(batches, ended))
+        body = encode_acknowledged(answer)
         self._transport.write(len(body).to_bytes(4, "big") + body)
 
     def _hang_up(self, why: str) -> None:

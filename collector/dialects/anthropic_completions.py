@@ -25,6 +25,7 @@ from collector.model import (
 
 DONE = b"[DONE]"
 MAX_SAID = 1024 * 1024  # characters of an answer in which what is told again is looked for
+JOINED = 64  # pieces of it are joined when there are so many: a piece takes more than its characters
 _TURN = re.compile(r"\n\n(Human|Assistant):[ \t]*")
 
 
@@ -48,7 +49,9 @@ class CompleteReader:
     def __init__(self, response: ResponseHead) -> None:
         self._status = response.status
         self._limited = says_limits(response.headers)
-        self._said = ""
+        self._said: list[str] = []
+        self._pieces: list[str] = []  # the last of what was said
+        self._chars = 0
         self._finished = False
 
     def read(self, frame: Frame) -> Delta | None:
@@ -79,12 +82,22 @@ class CompleteReader:
         )
 
     def _new(self, completion: str) -> str:
-        if self._said and completion.startswith(self._said):
-            completion, said = completion[len(self._said) :], completion
-        else:
-            said = self._said + completion
-        self._said = said if len(said) <= MAX_SAID else self._said
+        # What is shorter than all that was said cannot tell it again: joining it then would cost its square in time.
+        if self._chars and len(completion) >= self._chars:
+            said = "".join(self._said + self._pieces)
+            self._said, self._pieces = [said], []
+            completion = completion.removeprefix(said)
+        self._keep(completion)
         return completion
+
+    def _keep(self, piece: str) -> None:
+        if not piece or self._chars + len(piece) > MAX_SAID:
+            return
+        self._chars += len(piece)
+        self._pieces.append(piece)
+        if len(self._pieces) == JOINED:
+            self._said.append("".join(self._pieces))
+            self._pieces = []
 
     def ended_well(self) -> bool:
         """Whether it has said why it stopped."""

@@ -120,7 +120,7 @@ class MessagesReader:
         self._calls: dict[int, int] = {}  # content block index → tool call index
         self._given: set[int] = set()  # tool calls whose input came whole at the start
 
-    def read(self, frame: Frame) -> Delta | None:
+    def read(self, frame: Frame) -> Delta | TextPiece | None:
         if frame.kind != "data":
             return None
         if frame.event == "ping":
@@ -131,7 +131,10 @@ class MessagesReader:
             body = _decode(frame.data)
         except UnreadableError:
             return Delta(malformed=True, error=wire_error(ErrorBody()) if frame.event == "error" else None)
-        return self._delta(body, body.type or frame.event)
+        kind = body.type or frame.event
+        if kind == "content_block_delta":  # most
+            return self._block_delta(body.index or 0, body.delta or _BlockDelta())
+        return self._delta(body, kind)
 
     def ended_well(self) -> bool:
         """Only `message_stop` ends a stream."""
@@ -151,8 +154,6 @@ class MessagesReader:
 
     def _delta(self, body: _Body, kind: str | None) -> Delta:
         match kind:
-            case "content_block_delta":
-                return self._block_delta(body.index or 0, body.delta or _BlockDelta())
             case "content_block_start":
                 return self._blocks([body.content_block or _Block()], body.index or 0, starts=True)
             case "message_start":
@@ -210,9 +211,9 @@ class MessagesReader:
         sources = Sources(quoted) if quoted else None
         return Delta(text=tuple(text), reasoning=tuple(reasoning), tools=tuple(tools), sources=sources)
 
-    def _block_delta(self, at: int, delta: _BlockDelta) -> Delta:
+    def _block_delta(self, at: int, delta: _BlockDelta) -> Delta | TextPiece:
         if delta.type == "text_delta" and delta.text:
-            return Delta(text=(TextPiece(0, delta.text),))
+            return TextPiece(0, delta.text)
         if delta.type == "input_json_delta" and at in self._calls:
             index = self._calls[at]
             if index in self._given:

@@ -157,7 +157,7 @@ class ConverseReader:
         self._response = response
         self._calls: dict[int, int] = {}  # content block → tool call
 
-    def read(self, frame: Frame) -> Delta | None:
+    def read(self, frame: Frame) -> Delta | TextPiece | None:
         if frame.kind != "data":
             return None
         fault = error_of_frame(frame) if frame.event != "contentBlockDelta" else None  # most are
@@ -169,6 +169,8 @@ class ConverseReader:
             body = _decode(frame.data)
         except UnreadableError:
             return Delta(malformed=True)
+        if frame.event == "contentBlockDelta":
+            return self._piece(body.content_block_index or 0, body.delta or _Block())
         return self._delta(body, frame.event)
 
     def ended_well(self) -> bool:
@@ -181,8 +183,6 @@ class ConverseReader:
     def _delta(self, body: _Body, event: str | None) -> Delta:
         at = body.content_block_index or 0
         match event:
-            case "contentBlockDelta":
-                return self._piece(at, body.delta or _Block())
             case "messageStart":
                 return Delta(choices=1)
             case "contentBlockStart":
@@ -203,9 +203,9 @@ class ConverseReader:
             self._calls[at] = number
         return Delta(tools=(ToolPiece(0, number, start.tool_use.name),))
 
-    def _piece(self, at: int, delta: _Block) -> Delta:
+    def _piece(self, at: int, delta: _Block) -> Delta | TextPiece:
         if delta.text:
-            return Delta(text=(TextPiece(0, delta.text),))
+            return TextPiece(0, delta.text)
         if delta.reasoning_content is not None and delta.reasoning_content.text:
             return Delta(reasoning=(TextPiece(0, delta.reasoning_content.text),))
         if delta.tool_use is not None and at in self._calls:

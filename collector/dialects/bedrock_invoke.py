@@ -160,7 +160,7 @@ class InvokeReader:
         self._finished: set[int] = set()
         self._reported = ReportedUsage()
 
-    def read(self, frame: Frame) -> Delta | None:
+    def read(self, frame: Frame) -> Delta | TextPiece | None:
         if frame.kind != "data":
             return None
         fault = error_of_frame(frame)
@@ -199,16 +199,18 @@ class InvokeReader:
             return self._inner.normal_usage(filled)
         return self._families.converse.reader(self._request, self._response).normal_usage(filled)
 
-    def _payload(self, data: bytes, whole: bool) -> Delta:
+    def _payload(self, data: bytes, whole: bool) -> Delta | TextPiece:
         try:
             if self._inner is None and not self._seen:  # a choice seen was one of plain text: so are those that follow
                 self._choose(data)
             said = self._read_inner(data) if self._inner is not None else self._plain(_decode(data), whole)
         except UnreadableError:
             return Delta(malformed=True)
-        if said.usage is not None:
+        if isinstance(said, Delta) and said.usage is not None:
             self._reported = _merged(self._reported, said.usage)
-        return self._with_added(said, data) if METRICS in data or GUARDED in data else said
+        if METRICS in data or GUARDED in data:
+            return self._with_added(Delta(text=(said,)) if isinstance(said, TextPiece) else said, data)
+        return said
 
     def _choose(self, data: bytes) -> None:
         """Take the dialect whose words a body is in, if it is in those of one."""
@@ -230,7 +232,7 @@ class InvokeReader:
         if chosen is not None:
             self._inner = chosen.reader(self._request, self._response)
 
-    def _read_inner(self, data: bytes) -> Delta:
+    def _read_inner(self, data: bytes) -> Delta | TextPiece:
         if self._inner is None:
             return Delta()
         if not self._by_events:

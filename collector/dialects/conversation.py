@@ -126,6 +126,8 @@ class _Parsed(NamedTuple):
 
 
 def _parse(text: str, *, may_ask: bool) -> _Parsed:
+    if "\n" not in text and _is_plain_line(text):
+        return _Parsed(text, [], None, text.strip())
     from_json = _parse_json(text)
     if from_json is not None:
         return from_json
@@ -139,6 +141,16 @@ def _parse(text: str, *, may_ask: bool) -> _Parsed:
         if question is not None:
             passages = sections.passages(without=question)
     return _Parsed(text, [*tagged, *passages], question, rest)
+
+
+def _is_plain_line(line: str) -> bool:
+    """Whether a text of one line holds nothing that the rest of this module looks for; most questions do not."""
+    return not (
+        "<" in line
+        or line.lstrip().startswith(("{", "[", '"""', "'''", "```"))
+        or _label(line) is not None
+        or _MARKER.match(line)
+    )
 
 
 def _paragraphs(text: str) -> list[str]:

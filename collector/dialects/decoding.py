@@ -15,11 +15,14 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 BOM = b"\xef\xbb\xbf"
 MAX_DEPTH = 512
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{\]}]', re.DOTALL)
+MAX_NESTED = 500_000  # objects and arrays of one text: each costs many times the bytes it is written in
+MAX_VALUES = 1_000_000  # values of a text that is read into plain objects
+# A string that does not end goes on to the end of the text: looking for its end again at every quote takes hours.
+_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 
 
 class UnreadableError(Exception):
-    """The bytes are not JSON, or nest too deep."""
+    """The bytes are not JSON, nest too deep, or hold more values than are read."""
 
 
 def too_deep(data: bytes, limit: int = MAX_DEPTH) -> bool:
@@ -38,9 +41,14 @@ def too_deep(data: bytes, limit: int = MAX_DEPTH) -> bool:
     return False
 
 
+def _nested(data: bytes) -> int:
+    """How many objects and arrays there are at most: brackets in strings count too."""
+    return data.count(b"{") + data.count(b"[")
+
+
 def read_json(data: bytes) -> Any:
     """Any JSON value. Lone surrogates are kept, as providers split pairs over deltas. Raises UnreadableError."""
-    if too_deep(data):
+    if too_deep(data) or (len(data) > MAX_VALUES and _nested(data) + data.count(b",") > MAX_VALUES):
         raise UnreadableError
     try:
         return json.loads(data.removeprefix(BOM).decode("utf-8"), parse_int=_integer)
@@ -60,6 +68,8 @@ class Decoder(typing.Generic[T]):
         self._strict = msgspec.json.Decoder(kind).decode
 
     def __call__(self, data: bytes) -> T:
+        if len(data) > MAX_NESTED and _nested(data) > MAX_NESTED:
+            raise UnreadableError
         try:
             return self._strict(data)
         except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -33,6 +33,9 @@ from collector.model import (
 
 MAX_ELEMENTS = 10_000  # of an answer that is an array
 MAX_ARGUMENTS = 1000  # pieces of streamed arguments of one call
+MAX_STEPS = 4096  # steps of their paths in all
+MAX_ARGUMENT_CHARS = 256 * 1024  # characters of their paths and texts in all
+MAX_OPEN = 8  # candidates whose calls' arguments may be streamed at the same time
 UNSPECIFIED = ("", "0", "FINISH_REASON_UNSPECIFIED", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 
 # ---------------------------------------------------------------- the response on the wire
@@ -133,15 +136,19 @@ class _OpenCall:
     def __init__(self, number: int) -> None:
         self.number = number
         self._root: dict[str, Any] = {}
-        self._pieces = 0
+        self._pieces = self._steps = self._chars = 0
         self._goes_on: str | None = None  # the path whose text the next piece goes on with
 
     def take(self, piece: _PartialArgument) -> None:
         """One piece; what its path cannot reach is left out."""
-        self._pieces += 1
         path = piece.json_path or ""
+        self._pieces += 1
+        self._chars += len(path) + len(piece.string_value or "")
+        if self._pieces > MAX_ARGUMENTS or self._chars > MAX_ARGUMENT_CHARS:
+            return
         steps = [match.group(match.lastindex or 0) for match in _STEP.finditer(path.removeprefix("$"))]
-        if self._pieces > MAX_ARGUMENTS or not 0 < len(steps) <= 64:
+        self._steps += len(steps)
+        if self._steps > MAX_STEPS or not 0 < len(steps) <= 64:
             return
         value: Any = piece.string_value
         if value is None:
@@ -278,6 +285,8 @@ class GenerateReader:
             number = self._number(choice)
             if not call.will_continue and not call.partial_args:
                 return [ToolPiece(choice, number, call.name, json_text({} if call.args is None else call.args))]
+            if number < MAX_CALLS and len(self._open) >= MAX_OPEN:
+                return [ToolPiece(choice, MAX_CALLS, call.name)]
             known = _OpenCall(number)
             if number < MAX_CALLS:
                 self._open[choice] = known

@@ -41,6 +41,7 @@ from collector.model import (
 
 DONE = b"[DONE]"
 MAX_FALLBACKS = 8  # models of a request that may answer in place of its first
+MAX_ID = 128  # characters of a call's id that are compared
 
 
 # ---------------------------------------------------------------- the response on the wire
@@ -164,10 +165,11 @@ class ChatReader:
         self._limited = says_limits(response.headers)
         self._account = Account(request)
         self._calls = _Calls()
+        self._model: str | None = None  # as last told
         self._seen_choices: set[int] = set()
         self._finished: set[int] = set()
 
-    def read(self, frame: Frame) -> Delta | None:
+    def read(self, frame: Frame) -> Delta | TextPiece | None:
         if frame.kind != "data":
             return None
         if len(frame.data) < 32 and frame.data.strip() == DONE:
@@ -191,7 +193,7 @@ class ChatReader:
         """As OpenAI counts, with the reasoning that others leave out of the output."""
         return self._account.normal(reported)
 
-    def _plain_text(self, body: _Body) -> Delta | None:
+    def _plain_text(self, body: _Body) -> TextPiece | None:
         """The frame that most frames are: one piece of text of a choice that is known. None for any other."""
         choices = body.choices
         if choices is None or len(choices) != 1 or body.usage is not None or body.error is not None:
@@ -213,9 +215,10 @@ class ChatReader:
             or choice.error is not None
             or body.x_groq is not None
             or body.object == "error"
+            or body.model != self._model
         ):
             return None
-        return Delta(text=(TextPiece(choice.index or 0, message.content),), model=body.model or None)
+        return TextPiece(choice.index or 0, message.content)
 
     def _delta(self, body: _Body, event: str | None) -> Delta:
         said = _Said()
@@ -239,7 +242,7 @@ class ChatReader:
                 finish.append(Finish(index, str(choice.finish_reason)))
             if choice.error is not None and choice.error.says_something and error is None:
                 error = wire_error(choice.error)
-        usage = body.usage
+        self._model, usage = body.model, body.usage
         if usage is None and body.x_groq is not None:
             usage = body.x_groq.usage
         return Delta(
@@ -286,7 +289,8 @@ class ChatReader:
             function = call.function or _Function()
             number = position
             if not whole:
-                number = self._calls.number(index, call.index, call.id or None, bool(function.name))
+                name = call.id[:MAX_ID] if call.id else None
+                number = self._calls.number(index, call.index, name, bool(function.name))
             _call(index, number, function, whole, said)
         if message.function_call is not None:
             _call(index, 0, message.function_call, whole, said)

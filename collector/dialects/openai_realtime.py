@@ -35,6 +35,8 @@ MAX_TURN = 65_536  # characters kept of one turn of the conversation
 MAX_TURNS = 64
 MAX_TALK = 262_144  # characters kept of all of them
 MAX_LIMITS = 16
+MAX_NAME = 256  # characters of the name of a model or a tool
+MAX_SCHEMAS = 1024 * 1024  # bytes kept of the schemas of all tools
 AUDIO = b"input_audio_buffer.append"  # most of what a client sends
 
 # ---------------------------------------------------------------- what the server says
@@ -402,6 +404,7 @@ class _Heard:
         self._chars = 0
         self._instructions: str | None = None
         self._tools: dict[str, bytes] = {}
+        self._schemas = 0  # bytes of them
         self._model: str | None = None
         self._most: int | None = None
 
@@ -452,7 +455,7 @@ class _Heard:
                 self.say(item.role or "user", part.text or part.transcript or "")
 
     def _wish(self, wish: _Wish) -> None:
-        self._model = wish.model or self._model
+        self._model = wish.model[: MAX_NAME + 1] if wish.model else self._model  # one that is longer is no name
         if wish.instructions is not None:
             self._instructions = wish.instructions[:MAX_TURN]
         for limit in (wish.max_output_tokens, wish.max_response_output_tokens):
@@ -460,10 +463,17 @@ class _Heard:
                 self._most = limit
         for tool in wish.tools or ():
             schema = raw_bytes(tool.parameters)
-            if tool.name and schema is not None and (len(self._tools) < MAX_CALLS or tool.name in self._tools):
-                self._tools[tool.name] = schema
+            if tool.name and len(tool.name) <= MAX_NAME and schema is not None:
+                self._tool(tool.name, schema)
         for item in wish.input or ():
             self._item(item)
+
+    def _tool(self, name: str, schema: bytes) -> None:
+        kept = len(self._tools.get(name, b""))
+        if len(self._tools) - (name in self._tools) >= MAX_CALLS or self._schemas - kept + len(schema) > MAX_SCHEMAS:
+            return
+        self._tools[name] = schema
+        self._schemas += len(schema) - kept
 
 
 class OpenAiRealtime:

@@ -30,6 +30,7 @@ from collector.model import (
 )
 
 DONE = b"[DONE]"
+MAX_ID = 128  # characters of an item's id that are compared
 MAX_PARTS = 1024  # parts of an answer that are told apart
 MAX_REPEATED = 1024 * 1024  # characters of repeated text that are kept until the end
 
@@ -253,15 +254,16 @@ class ResponsesReader:
         if item.type not in _CALLS:
             return Delta()
         self._spoken = True
-        key: int | str = index if index is not None else item.id or ""
+        name = (item.id or "")[:MAX_ID]
+        key: int | str = index if index is not None else name
         known = self._calls.get(key)
         if known is None:
             if self._made >= MAX_CALLS:
                 return Delta(tools=(ToolPiece(0, MAX_CALLS, item.name),))
             known = self._calls[key] = self._made
             self._made += 1
-            if item.id:
-                self._calls.setdefault(item.id, known)
+            if name:
+                self._calls.setdefault(name, known)
         elif not ended or known in self._given:
             return Delta()
         arguments = _arguments_of(item) if ended else ""
@@ -271,7 +273,7 @@ class ResponsesReader:
 
     def _call_of(self, body: _Body) -> int | None:
         known = self._calls.get(body.output_index) if body.output_index is not None else None
-        return self._calls.get(body.item_id or "") if known is None else known
+        return self._calls.get((body.item_id or "")[:MAX_ID]) if known is None else known
 
     def _arguments(self, body: _Body, piece: str) -> Delta:
         call = self._call_of(body)

@@ -26,6 +26,7 @@ from collector.model import (
 
 SIGNS = ("x-compute-type", "x-generated-tokens", "x-prompt-tokens")  # what it says of its whole answers
 MAX_REPEATED = 1024 * 1024  # characters of streamed text that are compared with the whole of it
+JOINED = 64  # pieces of it are joined when there are so many: a piece takes more than its characters
 
 # ---------------------------------------------------------------- the response on the wire
 
@@ -62,6 +63,7 @@ class TgiReader:
         self._limited = says_limits(response.headers)
         self._headers = response.headers
         self._streamed: list[str] = []
+        self._pieces: list[str] = []  # the last of it
         self._chars = 0
         self._ended = False
 
@@ -94,8 +96,7 @@ class TgiReader:
         if body.token is not None:
             # Special tokens, such as the end of the sequence, are no part of the text.
             text = "" if body.token.special else body.token.text or ""
-            self._streamed.append(text if self._chars <= MAX_REPEATED else "")
-            self._chars += len(text)
+            self._keep(text)
             repeated = self._whole(body.generated_text) if body.generated_text is not None else None
         elif body.generated_text is not None:
             text = body.generated_text
@@ -115,11 +116,21 @@ class TgiReader:
             usage=ReportedUsage(count(details.input_length), count(details.generated_tokens)),
         )
 
+    def _keep(self, text: str) -> None:
+        self._chars += len(text)
+        if self._chars > MAX_REPEATED:
+            self._streamed, self._pieces = [], []
+        elif text:
+            self._pieces.append(text)
+            if len(self._pieces) == JOINED:
+                self._streamed.append("".join(self._pieces))
+                self._pieces = []
+
     def _whole(self, text: str) -> str | None:
         """The text as it is told again, without the prompt, which comes before it where that was asked for."""
         if self._chars > MAX_REPEATED:
             return None
-        streamed = "".join(self._streamed)
+        streamed = "".join(self._streamed + self._pieces)
         return streamed if text.endswith(streamed) else text
 
 

@@ -16,6 +16,7 @@ from collector.proxy.heads import (
     ClientHead,
     HeadError,
     UpstreamHead,
+    asks_for_load,
     forwarded_request,
     forwarded_response,
     has_bare_line_feed,
@@ -60,6 +61,7 @@ class Exchange(Watch):
     __slots__ = (
         "_added",
         "_answer",
+        "_asks_load",
         "_body",
         "_client",
         "_client_waited_from",
@@ -89,6 +91,8 @@ class Exchange(Watch):
         self._client = client
         self._head = head
         self.destination = destination
+        # The sidecar asks for the load, and not the client: then the report is not for the client.
+        self._asks_load = bool(destination.load_request) and not asks_for_load(head)
         self._request: Body = body_of(head.framing, head.length)
         self.request_done = self._request.done
         self._upstream: UpstreamConnection | None = None
@@ -115,7 +119,8 @@ class Exchange(Watch):
         plane.in_flight += 1
         head = self._head
         span_id = secrets.token_hex(8).encode() if plane.settings.trace_parent else None
-        raw = forwarded_request(head, self.destination.target(head.target), self.destination.host, span_id)
+        added = self.destination.load_request if self._asks_load else b""
+        raw = forwarded_request(head, self.destination.target(head.target), self.destination.host, span_id, added)
         wall = plane.clock.wall()
         plane.tap.tell(self, RequestSeen(self.id, self._seen_at, wall, self.destination.route, head.raw), len(head.raw))
         body = b""
@@ -364,7 +369,7 @@ class Exchange(Watch):
                 return
             self._sent = None
             if not self._head.is_http10:
-                self._client.send(forwarded_response(answer))
+                self._client.send(forwarded_response(answer, hide_load=self._asks_load))
         self._unread = data
         if len(data) > self._plane.settings.max_head or has_bare_line_feed(data):
             self._answer_is_broken()
@@ -394,7 +399,7 @@ class Exchange(Watch):
         )
         part = rest[:taken]
         content = body.content() if isinstance(body, UnchunkedBody) else part
-        self._client.send(forwarded_response(answer, close=self._closes) + content)
+        self._client.send(forwarded_response(answer, close=self._closes, hide_load=self._asks_load) + content)
         at = self._plane.monotonic()
         self._added += at - read_at
         forwarded_at = self._seen_at if self._forwarded_at is None else self._forwarded_at

@@ -1,4 +1,4 @@
-"""Request and response heads: judged by llhttp, changed only by cutting lines out, every other byte kept."""
+"""Request and response heads: judged by llhttp, changed only line by line, every other byte kept."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ _RESPONSE_LINES = re.compile(
     rb"transfer-encoding|content-length|trailer):([^\r]*)",
     re.IGNORECASE,
 )
+# Load reports by ORCA, asked for and given in heads (vLLM: `orca_metrics`; Triton: "ORCA Metrics in the HTTP Header").
+_LOAD_REQUEST = b"\r\nendpoint-load-metrics-format:"
+_LOAD_REPORTS = re.compile(rb"\r\nendpoint-load-metrics(?:-bin)?:[^\r]*", re.IGNORECASE)
 # `Connection` may list a name to have it removed; these hold the message together and stay.
 _NEVER_LISTED = frozenset({b"host", b"content-length", b"transfer-encoding", b"close", b"upgrade", b"keep-alive", b""})
 
@@ -162,10 +165,23 @@ def read_request(raw: bytes) -> ClientHead:
     )
 
 
-def forwarded_request(head: ClientHead, target: bytes, host: bytes, span_id: bytes | None = None) -> bytes:
+def load_request(orca_format: str) -> bytes:
+    """The line that asks an upstream for its load, as `forwarded_request` adds it."""
+    return b"%b %b" % (_LOAD_REQUEST, orca_format.encode())
+
+
+def asks_for_load(head: ClientHead) -> bool:
+    """Whether the client asks for the upstream's load by itself."""
+    return _LOAD_REQUEST in head.raw.lower()
+
+
+def forwarded_request(
+    head: ClientHead, target: bytes, host: bytes, span_id: bytes | None = None, added: bytes = b""
+) -> bytes:
     """The head as the upstream gets it: another target, another Host, no hop-by-hop lines.
 
-    With a `span_id` (16 hex digits) it becomes the parent of `traceparent`, if there is one.
+    With a `span_id` (16 hex digits) it becomes the parent of `traceparent`, if there is one. `added` is a line to put
+    last, with the line end before it.
     """
     edits = list(head.edits)
     if head.host is None:
@@ -177,6 +193,9 @@ def forwarded_request(head: ClientHead, target: bytes, host: bytes, span_id: byt
         parts = _TRACE_PARENT.fullmatch(value)
         if parts is not None:
             edits.append((start, end, parts[1] + span_id + parts[2]))
+    if added:
+        at = len(head.raw) - len(END)
+        edits.append((at, at, added))
     return b"%b %b HTTP/1.1%b" % (head.method, target, _edited(head.raw, head.line_end, edits))
 
 
@@ -228,11 +247,16 @@ def read_response(raw: bytes, method: bytes, *, to_http10: bool = False) -> Upst
     )
 
 
-def forwarded_response(head: UpstreamHead, *, close: bool = False) -> bytes:
-    """The head as the client gets it; with `close`, it is told that the connection ends after this answer."""
-    if not close and not head.edits:
+def forwarded_response(head: UpstreamHead, *, close: bool = False, hide_load: bool = False) -> bytes:
+    """The head as the client gets it; with `close`, it is told that the connection ends after this answer.
+
+    With `hide_load` it loses its load reports, for which the client did not ask.
+    """
+    if not close and not hide_load and not head.edits:
         return head.raw
     edits = list(head.edits)
+    if hide_load:
+        edits += [(found.start(), found.end(), b"") for found in _LOAD_REPORTS.finditer(head.raw)]
     if close:
         at = len(head.raw) - 4
         edits.append((at, at, b"\r\nConnection: close"))

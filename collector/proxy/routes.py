@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from collector.config import Route, Settings, parse_upstream, routes_of
+from collector.proxy.heads import load_request
 
 
 class Origin(Struct, frozen=True):
@@ -18,7 +19,10 @@ class Origin(Struct, frozen=True):
 
 
 class Destination(Struct, frozen=True):
-    """A route, ready for use: `host` is what stands in the Host line, `base` the upstream's own path."""
+    """A route, ready for use: `host` is what stands in the Host line, `base` the upstream's own path.
+
+    `load_request` is the header line that asks the upstream for its load; empty where the route does not ask.
+    """
 
     route: str
     origin: Origin
@@ -26,6 +30,7 @@ class Destination(Struct, frozen=True):
     prefix: bytes
     base: bytes
     strip_prefix: bool
+    load_request: bytes
 
     def target(self, target: bytes) -> bytes:
         """The request target at the upstream; query and percent-encoding stay byte for byte."""
@@ -68,4 +73,5 @@ def destination_of(route: Route) -> Destination:
         prefix=route.prefix.rstrip("/").encode(),
         base=upstream.path.encode(),
         strip_prefix=route.strip_prefix,
+        load_request=b"" if route.orca is None else load_request(route.orca),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -23,6 +23,7 @@ BATCH_BYTES = 64 * 1024  # a batch is sent when it holds so much,
 BATCH_DELAY = 0.005  # or so long after its first event
 EVENT_SIZE = 48  # bytes that an event takes besides what it carries
 RECONNECT_DELAY = 0.2
+MOST_IN_DOUBT = 100_000  # exchanges; with more of them all count as lost
 SEND_BUFFER = 1024 * 1024
 ACKNOWLEDGEMENT_LIMIT = 16 * 1024 * 1024  # a longer one is no acknowledgement
 
@@ -43,7 +44,8 @@ class Ledger:
 
     `queued` counts the bytes of every event that waits, or was sent and is not acknowledged; it never passes `bound`
     by more than the small notices that an exchange was dropped. At any time
-    forwarded = acknowledged + all unobserved + ended and not yet acknowledged.
+    forwarded = acknowledged + all unobserved + ended and not yet acknowledged. When an analyst dies, what it did not
+    acknowledge is in doubt until the next one greets: it knows which of them were recorded, and the rest is lost.
     """
 
     def __init__(self, bound: int, wake: Callable[[], None], hurry: Callable[[], None]) -> None:
@@ -60,16 +62,17 @@ class Ledger:
         self._sent: deque[int] = deque()  # bytes of each batch that is not acknowledged
         self._open: dict[int, Watch] = {}
         self._awaiting: set[int] = set()
+        self._in_doubt: set[int] = set()  # what a dead analyst did not acknowledge
 
     @property
     def unacknowledged(self) -> int:
         """Exchanges that ended, were told in full, and are not acknowledged yet."""
-        return len(self._awaiting)
+        return len(self._awaiting) + len(self._in_doubt)
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing waits, every batch was read and every ended exchange recorded."""
-        return not self._events and not self._sent and not self._awaiting
+        return not self._events and not self._sent and not self._awaiting and not self._in_doubt
 
     def tell(self, watch: Watch, event: Event, size: int) -> None:
         """Queue an event that carries `size` bytes, or give up its exchange."""
@@ -124,6 +127,9 @@ class Ledger:
             raise ValueError("an acknowledgement of a batch that was not sent")
         for _ in range(answer.batches):
             self.queued -= self._sent.popleft()
+        if answer.is_greeting:
+            self._settle_doubt(answer.ended)
+            return
         for number in answer.ended:
             if number in self._awaiting:
                 self._awaiting.remove(number)
@@ -134,16 +140,28 @@ class Ledger:
         self.connected = True
 
     def disconnect(self) -> None:
-        """The analyst is gone, and with it all that it was told and did not acknowledge."""
+        """The analyst is gone. What it was told and did not acknowledge is in doubt."""
         self.connected = False
-        self.unobserved["analyst_lost"] += len(self._awaiting)
+        self._in_doubt |= self._awaiting
         self._awaiting.clear()
+        if len(self._in_doubt) > MOST_IN_DOUBT:
+            self.give_up_doubt()
         for watch in self._open.values():
             watch.unobserved = "analyst_lost"
         self._open.clear()
         self._events = []
         self._sent.clear()
         self._batch = self.queued = 0
+
+    def give_up_doubt(self) -> None:
+        """No analyst will come that could tell what was recorded."""
+        self._settle_doubt(())
+
+    def _settle_doubt(self, recorded: Iterable[int]) -> None:
+        known = self._in_doubt.intersection(recorded)
+        self.acknowledged += len(known)
+        self.unobserved["analyst_lost"] += len(self._in_doubt) - len(known)
+        self._in_doubt.clear()
 
     def _append(self, event: Event, size: int) -> None:
         events = self._events
@@ -211,6 +229,7 @@ class Tap(Ledger):
                 await asyncio.sleep(0.005)
         self._closed = True
         self._hang_up()
+        self.give_up_doubt()
         if self._retry is not None:
             self._retry.cancel()
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from msgspec import Struct
+
 from collector.model import Headers, RateLimit
-from collector.signals.values import is_reset, number, seconds_until
+from collector.signals.values import is_reset, number, plain_count, seconds_until
 
 MAX_LIMITS = 32  # per response
 MAX_SCOPE = 40  # characters of a scope's name
@@ -58,6 +60,7 @@ MAX_HEADER_NAME = 128  # characters of a name that is read
 MAX_UNKNOWN = 8  # names per response
 MAX_NAME = 64  # characters of such a name
 
+STRUCTURED = frozenset({"ratelimit", "ratelimit-policy"})  # draft-ietf-httpapi-ratelimit-headers
 NOT_SAID = frozenset({"", "-1", "unlimited"})  # values that say there is no number
 
 _WORD = re.compile(r"[a-z0-9]+")
@@ -105,17 +108,90 @@ def rate_limits(headers: Headers, provider: str | None, arrived: float | None) -
 
     `arrived` is when the headers came, in Unix seconds; None where that is not known.
     """
+    slots = _slots(headers.names, provider)
+    quick = _quickly(slots, headers, provider, arrived) if slots is not None else None
+    if quick is not None:
+        return quick, False
     limits = _Limits()
     for name, value in headers.lines:
-        if ("rate" not in name and not name.startswith(FAMILIES)) or len(name) > MAX_HEADER_NAME:
+        if not _may_limit(name):
             continue  # most headers
-        if name in ("ratelimit", "ratelimit-policy"):
+        if name in STRUCTURED:
             _structured(name, value, limits)
         else:
             meaning = _meaning(name)
             if meaning is not None:
                 _plain(*meaning, value, provider, arrived, limits)
     return limits.all(provider), limits.unreadable
+
+
+class _Slot(Struct, frozen=True, gc=False):
+    """Where among the lines of a head one limit is told; None for what is not."""
+
+    scope: str
+    window: str | None
+    limit: int | None
+    remaining: int | None
+    reset: int | None
+
+
+@lru_cache(maxsize=256)  # heads by their names; an upstream sends the same ones with every answer
+def _slots(names: tuple[str, ...], provider: str | None) -> tuple[_Slot, ...] | None:
+    """The limits of a head where all it has of them is a limit, a remainder and a reset each; None where it has more.
+
+    Empty where it has none at all, as most have.
+    """
+    found: dict[tuple[str, str | None], dict[str, int]] = {}
+    for at, name in enumerate(names):
+        if not _may_limit(name):
+            continue
+        meaning = _meaning(name)
+        if name in STRUCTURED or (meaning is not None and meaning[0] not in ("limit", "remaining", "reset")):
+            return None
+        if meaning is not None:
+            kind, scope, window = meaning
+            places = found.setdefault((scope[:MAX_SCOPE], window), {})
+            if kind in places or len(found) > MAX_LIMITS:
+                return None
+            places[kind] = at
+    return tuple(
+        _Slot(
+            scope,
+            window or PROVIDER_WINDOWS.get((provider or "", scope)),
+            places.get("limit"),
+            places.get("remaining"),
+            places.get("reset"),
+        )
+        for (scope, window), places in found.items()
+    )
+
+
+def _quickly(
+    slots: tuple[_Slot, ...], headers: Headers, provider: str | None, arrived: float | None
+) -> tuple[RateLimit, ...] | None:
+    """The limits where every value is plain, as nearly all are; None where one wants a closer look."""
+    lines, bare = headers.lines, None if provider in UNCLEAR_RESETS else "s"
+    found = []
+    for slot in slots:
+        limit = remaining = after = None
+        if slot.limit is not None:
+            limit = plain_count(lines[slot.limit][1])
+            if limit is None:
+                return None
+        if slot.remaining is not None:
+            remaining = plain_count(lines[slot.remaining][1])
+            if remaining is None:
+                return None
+        if slot.reset is not None:
+            after = seconds_until(lines[slot.reset][1], arrived, bare)
+            if after is None:
+                return None
+        found.append(RateLimit(slot.scope, slot.window, limit, remaining, None, after))
+    return tuple(found)
+
+
+def _may_limit(name: str) -> bool:
+    return ("rate" in name or name.startswith(FAMILIES)) and len(name) <= MAX_HEADER_NAME
 
 
 @lru_cache(maxsize=512)  # names; an upstream sends the same ones with every answer
@@ -131,14 +207,18 @@ def _meaning(name: str) -> tuple[str, str, str | None] | None:
 
 def unknown_names(headers: Headers) -> tuple[str, ...]:
     """Names that speak of a rate limit with no word that is known, so that new ones are noticed; sorted and bounded."""
-    found = [name for name in headers.firsts if "rate" in name and len(name) <= MAX_NAME and _is_unknown(name)]
+    return _unknown(headers.names)
+
+
+@lru_cache(maxsize=256)
+def _unknown(names: tuple[str, ...]) -> tuple[str, ...]:
+    found = {name for name in names if "rate" in name and len(name) <= MAX_NAME and _is_unknown(name)}
     return tuple(sorted(found)[:MAX_UNKNOWN])
 
 
-@lru_cache(maxsize=512)
 def _is_unknown(name: str) -> bool:
     after = _after_marker(name.replace("_", "-").split("-"))
-    if after is None or name in ("ratelimit", "ratelimit-policy") or not _KNOWN_WORDS.isdisjoint(after):
+    if after is None or name in STRUCTURED or not _KNOWN_WORDS.isdisjoint(after):
         return False
     return _PLAIN_NAME.fullmatch(name) is not None
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from collector.model import Headers, UpstreamFacts
 from collector.signals.load_report import read_report
@@ -74,6 +75,12 @@ ORCA_NAMES = frozenset({
 
 REPORTS = ("endpoint-load-metrics", "endpoint-load-metrics-bin")
 
+# Names of which a head has one where it says more of the upstream than ids, places and one time.
+TELLING = frozenset({
+    "x-trace-detail", "server-timing", "x-cache-hit", "x-model-load", "azure-openai-deployment-utilization", *REPORTS,
+    *PHASE_HEADERS, *FIREWORKS_PHASES,
+})  # fmt: skip
+
 MAX_PHASE = 1e6  # seconds; what says more is no duration
 MAX_TIMING = 4096  # characters of a Server-Timing line
 MAX_WARNING = 512  # characters of a warning
@@ -90,6 +97,15 @@ _GOES_AWAY = re.compile(r"deprecat|sunset|retire|will be removed|end[ -]of[ -]li
 def upstream_facts(request: Headers, response: Headers) -> UpstreamFacts:
     """Everything the headers of one response say of the upstream. Junk is left out."""
     said = response.firsts.get
+    if TELLING.isdisjoint(response.firsts):  # as most heads are
+        return UpstreamFacts(
+            request_id=_first_id(response, REQUEST_IDS),
+            region=_first_place(response),
+            residency_requested=_place(request.first("x-data-residency")),
+            phases={},
+            load={},
+            processing=_processing(said("openai-processing-ms")),
+        )
     phases: dict[str, float] = {}
     detail = _trace_detail(said("x-trace-detail"))
     for name, phase in TRACE_PHASES.items() if detail else ():
@@ -110,31 +126,39 @@ def upstream_facts(request: Headers, response: Headers) -> UpstreamFacts:
     for name, seconds in server_timing(response.all("server-timing")):
         if len(phases) < MAX_PHASES:
             phases.setdefault(name, seconds)
-    processing = number(said("openai-processing-ms"))
-    if processing is not None and processing / 1000.0 >= MAX_PHASE:
-        processing = None
+    load = _load(response)
     hit = next((finite(detail[name]) for name in TRACE_HIT_RATIOS if name in detail), None) if detail else None
     return UpstreamFacts(
         request_id=_first_id(response, REQUEST_IDS),
         region=_first_place(response),
         residency_requested=_place(request.first("x-data-residency")),
-        model_load=_model_load(response),
+        model_load=_model_load(response, load),
         kv_cache_hit_ratio=hit if hit is not None and hit <= 1.0 else None,
         cache_hit=_flag(said("x-cache-hit")),
         phases=phases,
-        load=_load(response),
-        processing=processing / 1000.0 if processing is not None else None,
+        load=load,
+        processing=_processing(said("openai-processing-ms")),
     )
+
+
+def _processing(text: str | None) -> float | None:
+    millis = number(text)
+    return millis / 1000.0 if millis is not None and millis / 1000.0 < MAX_PHASE else None
 
 
 def as_the_provider_said(response: Headers) -> Headers:
     """The headers with those that LiteLLM passes on under a prefix also under their own names, after all others."""
-    if LITELLM_PREFIX not in "\n".join(response.firsts):
+    if not _passes_on(response.names):
         return response
     told = [
         (name.removeprefix(LITELLM_PREFIX), value) for name, value in response.lines if name.startswith(LITELLM_PREFIX)
     ]
     return Headers((*response.lines, *told))
+
+
+@lru_cache(maxsize=256)  # heads by their names
+def _passes_on(names: tuple[str, ...]) -> bool:
+    return any(name.startswith(LITELLM_PREFIX) for name in names)
 
 
 def is_deprecated(response: Headers) -> bool:
@@ -190,6 +214,8 @@ def server_timing(values: Iterable[str]) -> list[tuple[str, float]]:
 
 def load_is_unreadable(response: Headers) -> bool:
     """Whether a header that states the load holds nothing that can be read."""
+    if TELLING.isdisjoint(response.firsts):
+        return False
     load = response.first("x-model-load")
     reports = [text for name in REPORTS if (text := response.first(name)) is not None]
     return (load is not None and ratio(load) is None) or any(read_report(text) is None for text in reports)
@@ -211,14 +237,19 @@ def _load(response: Headers) -> dict[str, float]:
     return next((found for found in (orca(response.first(name)) for name in REPORTS) if found), {})
 
 
-def _model_load(response: Headers) -> float | None:
-    """`X-Model-Load`; else the utilization of an Azure deployment (`42.5%`), which is full at 100 % and may be more."""
+def _model_load(response: Headers, reported: Mapping[str, float]) -> float | None:
+    """`X-Model-Load`; else the utilization of an Azure deployment (`42.5%`), or that of the application as an ORCA
+    report has it; both are full at 1 and may be more.
+    """
     load = ratio(response.first("x-model-load"))
     used = (response.first("azure-openai-deployment-utilization") or "").strip()
     percent = number(used.removesuffix("%")) if used.endswith("%") else None
-    if load is not None or percent is None or percent > MAX_UTILIZATION:
+    if load is not None:
         return load
-    return min(1.0, percent / 100.0)
+    if percent is not None and percent <= MAX_UTILIZATION:
+        return min(1.0, percent / 100.0)
+    application = reported.get("application_utilization")
+    return None if application is None else min(1.0, application)
 
 
 def _trace_detail(text: str | None) -> dict[str, object]:

@@ -23,6 +23,7 @@ _HTTP_DATE = re.compile(
 )
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/+=\-]{0,127}")
 
+MAX_DIGITS = 18  # of a whole number
 MAX_DURATION = 128  # characters of a span
 LEAST_MOMENT = 20  # characters of a time: 1970-01-01T00:00:00Z
 MOST_MOMENT = 64  # Wednesday, 31-Dec-69 23:59:59 GMT has 33
@@ -36,6 +37,11 @@ def number(text: str | None) -> float | None:
     if text is None or not _NUMBER.fullmatch(text.strip()):
         return None
     return float(text)
+
+
+def plain_count(text: str) -> float | None:
+    """Digits alone, as counts are mostly written; None for anything else."""
+    return float(text) if text.isdecimal() and text.isascii() and len(text) <= MAX_DIGITS else None
 
 
 def ratio(text: str | None) -> float | None:
@@ -82,7 +88,7 @@ def seconds_until(text: str | None, arrived: float | None, bare: str | None = "s
     `bare` is the unit of a bare number: `s`, `ms`, or None where it is unclear (then only 0 is known).
     """
     text = (text or "").strip()
-    plain = number(text)
+    plain = number(text) if text[-1:].isdigit() else None  # else it has a unit, or is a date
     if plain is not None and plain < EPOCH_SECONDS:
         if plain == 0.0:
             return 0.0

@@ -97,6 +97,7 @@ class Load:
     WAVE_PERIOD = 90.0
     SMOOTHING = 1.0
     FULL_AT_IN_FLIGHT = 128
+    STRAINED = 0.1  # share of refusals from which the model is overloaded; fewer are bad luck
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -105,12 +106,13 @@ class Load:
         self._level = 0.35
 
     def level(self, in_flight: int, strain: float) -> float:
-        """The load now. `strain` is the share of requests refused as overload; any drives the load up at once."""
+        """The load now. `strain` is the share of requests refused as overload; many drive the load up at once."""
         now = self._clock()
         wave = 0.35 + 0.12 * math.sin((now - self._started) / self.WAVE_PERIOD * 2 * math.pi)
         busy = min(1.0, in_flight / self.FULL_AT_IN_FLIGHT)
-        target = min(0.88, wave + 0.5 * busy) if strain <= 0 else min(1.0, 0.95 + 0.05 * strain)
-        weight = 1.0 if strain > 0 else 1 - math.exp(-(now - self._at) / self.SMOOTHING)
+        is_strained = strain >= self.STRAINED
+        target = min(1.0, 0.95 + 0.05 * strain) if is_strained else min(0.88, wave + 0.5 * busy)
+        weight = 1.0 if is_strained else 1 - math.exp(-(now - self._at) / self.SMOOTHING)
         self._level += (target - self._level) * weight
         self._at = now
         return min(1.0, max(0.0, self._level))

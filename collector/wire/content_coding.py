@@ -159,7 +159,8 @@ class ContentDecoder:
     """Takes off the codings named by `Content-Encoding` headers, last applied first.
 
     `anomalies` gets `encoding_unsupported`, `encoding_broken` or `decompress_over_cap`; after any of them nothing more
-    comes out. At most `cap` bytes are decoded, and at most MAX_RATIO times what came in once that is over 1 MiB.
+    comes out. Of each coding at most `cap` bytes are taken off, and at most MAX_RATIO times what came in once that is
+    over 1 MiB: a coding inside another may decode to nothing, and cost as much as one that does not.
     """
 
     def __init__(self, encodings: Iterable[str], cap: int) -> None:
@@ -170,7 +171,8 @@ class ContentDecoder:
         self.plain = not wanted
         self._steps = [step for step in found if step is not None]
         self._cap = cap
-        self._taken = self._given = 0
+        self._taken = 0
+        self._given = [0] * len(self._steps)
         self.stopped = len(self._steps) < len(wanted)
         if self.stopped:
             self.anomalies.append("encoding_unsupported")
@@ -192,15 +194,16 @@ class ContentDecoder:
 
     def _through(self, step: int, data: bytes) -> Iterable[bytes]:
         if step == len(self._steps):
-            self._given += len(data)
-            if self._given > self._cap or self._given > max(FREE, MAX_RATIO * self._taken):
-                raise OverCapError
-            if data:
-                yield data
+            yield data
             return
         for piece in self._steps[step].feed(data):
-            yield from self._through(step + 1, piece)
+            self._given[step] += len(piece)
+            if self._given[step] > min(self._cap, max(FREE, MAX_RATIO * self._taken)):
+                raise OverCapError
+            if piece:
+                yield from self._through(step + 1, piece)
 
     def _stop(self, word: str) -> None:
         self.stopped = True
+        self._steps = []  # with their windows
         self.anomalies.append(word)

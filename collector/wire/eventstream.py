@@ -11,6 +11,7 @@ from collector.model import Frame
 PRELUDE = 12
 LEAST = 16  # prelude and message CRC
 MAX_WORD = 64  # characters kept of an event's type
+MAX_HEADERS = 128 * 1024  # bytes of a message's headers; the SDKs of AWS take no more (aws-c-event-stream)
 MAX_HELD = 1024  # bytes of headers that are held to be compared with the next
 _HEADS = struct.Struct(">III")
 _CRC = struct.Struct(">I")
@@ -22,8 +23,8 @@ class EventStreamCodec:
     """Bytes → one frame per message, wherever the bytes are cut.
 
     Its `event` is the event type; an exception's is `exception:NAME`, an error's `error:CODE`. The prelude's CRC and
-    the size bound (`cap`) are checked before the rest is waited for. A wrong checksum or a length that cannot be ends
-    the reading, since nothing after it can be trusted.
+    the size bounds (`cap`, MAX_HEADERS) are checked before the rest is waited for. A wrong checksum or a length that
+    cannot be ends the reading, since nothing after it can be trusted.
     """
 
     def __init__(self, cap: int) -> None:
@@ -39,6 +40,15 @@ class EventStreamCodec:
         if self._stopped:
             return ()
         # Most reads are one whole message, and need no buffer.
+        if not self._buffer and len(data) >= LEAST:
+            total, headers, crc = _HEADS.unpack_from(data)
+            if (
+                total == len(data) <= self._cap
+                and total >= LEAST + headers
+                and crc == zlib.crc32(data[:8])
+                and _CRC.unpack_from(data, total - 4)[0] == zlib.crc32(data[:-4])
+            ):
+                return (self._frame(data, PRELUDE + headers),)
         source: bytes | bytearray = data
         if self._buffer:
             self._buffer += data
@@ -48,7 +58,7 @@ class EventStreamCodec:
         at = 0
         while size - at >= PRELUDE:
             total, headers, crc = _HEADS.unpack_from(source, at)
-            if total > self._cap:
+            if total > self._cap or headers > MAX_HEADERS:
                 self._stop("frame_over_cap")
                 return frames
             if total < LEAST + headers or crc != zlib.crc32(source[at : at + 8]):

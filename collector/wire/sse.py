@@ -22,7 +22,8 @@ class SseCodec:
         self.anomalies: list[str] = []
         self._cap = cap
         self._line = bytearray()  # a line whose end has not come
-        self._data: list[bytes] = []
+        self._data: bytes | None = None  # the first line of data of an event, and
+        self._more = bytearray()  # those after it, each with a newline before it
         self._data_size = 0
         self._event: str | None = None
         self._after_cr = False
@@ -62,10 +63,12 @@ class SseCodec:
         frames: list[Frame] = []
         if self._line:
             self._read_line(bytes(self._line), frames)
-        if not self._stopped and any(self._data):
-            self.anomalies.append("unterminated_final_event")
-            frames.append(Frame(b"\n".join(self._data), self._event, terminated=False))
-        self._stopped = True
+        if not self._stopped and self._data is not None:
+            data = self._data + self._more
+            if data.strip(b"\n"):
+                self.anomalies.append("unterminated_final_event")
+                frames.append(Frame(data, self._event, terminated=False))
+        self._let_go()
         return frames
 
     def _lines(self) -> list[Frame]:
@@ -83,14 +86,18 @@ class SseCodec:
                 return frames
         if len(self._line) + self._data_size > self._cap:
             self._give_up()
-        self._between_events = not (self._line or self._data or self._event is not None)
+        self._between_events = not self._line and self._data is None and self._event is None
         return frames
 
     def _give_up(self) -> None:
         self.anomalies.append("event_over_cap")
+        self._let_go()
+
+    def _let_go(self) -> None:
         self._stopped = True
         self._line.clear()
-        self._data.clear()
+        self._more.clear()
+        self._data = None
 
     def _read_line(self, line: bytes, frames: list[Frame]) -> None:
         if len(line) + self._data_size > self._cap:
@@ -113,14 +120,21 @@ class SseCodec:
             self._add(b"")
 
     def _add(self, value: bytes) -> None:
-        self._data.append(value)
+        if self._data is None:
+            self._data = value
+        else:
+            self._more += b"\n"
+            self._more += value
         self._data_size += len(value) + 1
 
     def _dispatch(self, frames: list[Frame]) -> None:
-        if self._data:
-            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        if self._data is not None:
+            data = self._data
+            if self._more:
+                data += self._more
+                self._more.clear()
             frames.append(Frame(data, self._event, "empty" if not data or data.isspace() else "data"))
-            self._data.clear()
+            self._data = None
             self._data_size = 0
         elif self._event is not None:
             frames.append(Frame(b"", self._event, "empty"))

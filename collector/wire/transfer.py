@@ -8,6 +8,7 @@ from functools import lru_cache
 import httptools
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+LAST = b"0\r\n\r\n"
 _SIZE = re.compile(rb"[1-9A-Fa-f][0-9A-Fa-f]{0,7}")
 
 
@@ -18,8 +19,7 @@ class Dechunker:
         self.complete = False
         self.broken = False
         self._parts: list[bytes] = []
-        self._parser = httptools.HttpResponseParser(self)
-        self._parser.feed_data(HEAD)
+        self._parser: httptools.HttpResponseParser | None = None  # most bodies come in whole chunks, and need none
         self._between_chunks = True
 
     def on_chunk_header(self) -> None:
@@ -43,11 +43,19 @@ class Dechunker:
             line, _, body = data.partition(b"\r\n")
             if len(line) <= 8 and _size_of(line) == len(body) - 2 and body[-2:] == b"\r\n":
                 return body[:-2]
+            if data == LAST:
+                self.complete = True
+                return b""
+        if self._parser is None:
+            self._parser = httptools.HttpResponseParser(self)
+            self._parser.feed_data(HEAD)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
             # Bytes after the last chunk are the next message's fault, not this body's.
             self.broken = not self.complete
+        if self.complete or self.broken:
+            self._parser = None
         # The start of the next chunk's size may have come already.
         self._between_chunks = self._between_chunks and data.endswith(b"\r\n")
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

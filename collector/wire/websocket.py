@@ -71,17 +71,21 @@ class WebSocketCodec:
     def feed(self, data: bytes) -> Iterable[Frame]:
         if self._stopped:
             return ()
+        return self._frames(data)
+
+    def _frames(self, data: bytes) -> Iterable[Frame]:
+        """One by one: a read of little messages may be many large ones once they are inflated."""
         self._buffer += data
-        frames: list[Frame] = []
         at = 0
         while not self._stopped:
+            frames: list[Frame] = []
             size = self._next(at, frames)
+            yield from frames
             if not size:
                 break
             at += size
         if at and not self._stopped:
             del self._buffer[:at]
-        return frames
 
     def close(self) -> Iterable[Frame]:
         """The connection is over; a message that it cut off is told as an anomaly only."""
@@ -171,6 +175,7 @@ class WebSocketCodec:
     def _end(self) -> None:
         self._stopped = True
         self._kind = None
+        self._deflated = None  # with what it has not inflated
         self._buffer.clear()
         self._message.clear()
 

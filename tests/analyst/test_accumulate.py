@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.analyst.accumulate import GAPS_LISTED, Rhythm, TextSum, digest_of, well_formed
+from collector.analyst.accumulate import GAPS_LISTED, Rhythm, Room, TextSum, digest_of, well_formed
 from collector.model import ChunkGaps, TextFact
 
 SHA256 = digest_of("sha256", b"")
@@ -21,7 +21,7 @@ SHA256 = digest_of("sha256", b"")
 
 
 def sum_of(pieces: list[str], cap: int = 1000) -> TextSum:
-    text = TextSum(cap, SHA256)
+    text = TextSum(Room(cap), SHA256)
     for piece in pieces:
         text.add(piece)
     return text
@@ -70,7 +70,7 @@ def test_asking_in_between_changes_nothing() -> None:
 
 
 def test_texts_are_told_apart_as_privacy_says() -> None:
-    keyed, none = TextSum(9, digest_of("hmac", b"key")), TextSum(9, digest_of("none", b""))
+    keyed, none = TextSum(Room(9), digest_of("hmac", b"key")), TextSum(Room(9), digest_of("none", b""))
     for text in (keyed, none):
         text.add("hi")
     assert keyed.fact().sha256 == hmac.new(b"key", b"hi", hashlib.sha256).hexdigest()
@@ -84,10 +84,10 @@ def rhythm_of(
     times: list[float], blocked: dict[int, float] | None = None, stall: float = 1.0, deadline: float = 0.1
 ) -> Rhythm:
     """Beats at these times; `blocked` says how long the client did not read before the beat of that number."""
-    rhythm, waited = Rhythm(), 0.0
+    rhythm, waited = Rhythm(stall, deadline), 0.0
     for number, at in enumerate(times):
         waited += (blocked or {}).get(number, 0.0)
-        rhythm.beat(at, waited, stall, deadline)
+        rhythm.beat(at, waited)
     return rhythm
 
 
@@ -131,10 +131,10 @@ def test_time_blocked_before_the_first_frame_is_in_no_gap() -> None:
 def test_the_time_after_a_rest_is_no_gap_and_meets_no_deadline() -> None:
     rhythm = rhythm_of([0.0, 1.0])
     rhythm.rest()
-    before = (rhythm.met, rhythm.missed)
-    rhythm.beat(90.0, 5.0, 1.0, 0.1)
-    assert (rhythm.met, rhythm.missed) == before
-    rhythm.beat(92.0, 5.0, 1.0, 0.1)
+    before = rhythm.deadlines
+    rhythm.beat(90.0, 5.0)
+    assert rhythm.deadlines == before
+    rhythm.beat(92.0, 5.0)
     assert (rhythm.gaps().gaps, rhythm.stalls) == ((1.0, 2.0), 1)
 
 
@@ -173,24 +173,51 @@ def test_only_the_first_gaps_are_listed_and_all_are_counted() -> None:
     ],
 )
 def test_deadlines_are_met_and_missed_as_in_etalon(wait: float, gaps: list[float], met: int, missed: int) -> None:
-    rhythm = Rhythm()
-    rhythm.wait(wait, 1.0, 0.1)
+    rhythm = Rhythm(9.0, 0.1)
+    rhythm.wait(wait, 1.0)
     at = wait
-    rhythm.beat(at, 0.0, 9.0, 0.1)
+    rhythm.beat(at, 0.0)
     for gap in gaps:
         at += gap
-        rhythm.beat(at, 0.0, 9.0, 0.1)
-    assert (rhythm.met, rhythm.missed) == (met, missed)
+        rhythm.beat(at, 0.0)
+    assert rhythm.deadlines == (met, missed)
 
 
 @given(st.lists(st.floats(0, 50), max_size=60), st.floats(0, 50))
 def test_every_frame_is_a_deadline_met_or_at_least_one_missed(gaps: list[float], wait: float) -> None:
     rhythm = Rhythm()
-    rhythm.wait(wait, 1.0, 0.1)
+    rhythm.wait(wait, 1.0)
     at = 0.0
-    rhythm.beat(at, 0.0, 1.0, 0.1)
+    rhythm.beat(at, 0.0)
     for gap in gaps:
         at += gap
-        rhythm.beat(at, 0.0, 1.0, 0.1)
-    assert rhythm.met + rhythm.missed >= 1 + len(gaps)
+        rhythm.beat(at, 0.0)
+    assert sum(rhythm.deadlines) >= 1 + len(gaps)
     assert all(value is None or math.isfinite(value) for value in (rhythm.gaps().mean, rhythm.gaps().stddev))
+
+
+def one_by_one(gaps: list[float], deadline: float) -> tuple[int, int]:
+    """Etalon's rule, a gap at a time."""
+    slack, met, missed = 0.0, 0, 0
+    for gap in gaps:
+        late = gap - slack - deadline
+        if gap <= deadline + slack:
+            slack, met = slack + deadline - gap, met + 1
+        else:
+            slack, missed = 0.0, missed + 1 + int(late / deadline)
+    return met, missed
+
+
+@given(st.lists(st.sampled_from([0.0, 0.125, 0.25, 0.5, 3.0]), max_size=300), st.integers(0, 300))
+def test_gaps_worked_off_in_batches_count_as_those_worked_off_one_by_one(gaps: list[float], looked: int) -> None:
+    rhythm = Rhythm(0.4, 0.25)
+    rhythm.beat(0.0, 0.0)
+    at = 0.0
+    for number, gap in enumerate(gaps):
+        at += gap
+        rhythm.beat(at, 0.0)
+        if number == looked:
+            assert rhythm.stalls == sum(each > 0.4 for each in gaps[: number + 1])
+    assert rhythm.deadlines == one_by_one(gaps, 0.25)
+    assert rhythm.stalls == sum(gap > 0.4 for gap in gaps)
+    assert rhythm.span == pytest.approx(sum(gaps))

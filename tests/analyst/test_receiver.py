@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from collector.analyst.receiver import MAX_BATCH, Receiver
+from collector.analyst.receiver import MAX_BATCH, Receiver, Recorded
 from collector.model import (
     Acknowledged,
     BytesSeen,
     Event,
     ExchangeEnded,
+    ProxyVitals,
     RequestSeen,
     decode_acknowledged,
     encode_events,
@@ -40,14 +41,20 @@ class Takes:
     def take(self, worker: Any, events: Iterable[Event]) -> None:
         taken = list(events)
         self.events += taken
+        for event in taken:
+            if isinstance(event, ProxyVitals):
+                worker.boot = event.boot
+                worker.greet()
         worker.acknowledge(1, [event.id for event in taken if isinstance(event, ExchangeEnded)])
 
 
 @asynccontextmanager
-async def connected(path: Path) -> AsyncIterator[tuple[Takes, asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connected(
+    path: Path, recorded: Recorded | None = None
+) -> AsyncIterator[tuple[Takes, asyncio.StreamReader, asyncio.StreamWriter]]:
     analyst = Takes()
     loop = asyncio.get_running_loop()
-    server = await loop.create_unix_server(lambda: Receiver(analyst), str(path))  # type: ignore[arg-type]
+    server = await loop.create_unix_server(lambda: Receiver(analyst, None, recorded), str(path))  # type: ignore[arg-type]
     reader, writer = await asyncio.open_unix_connection(str(path))
     try:
         yield analyst, reader, writer
@@ -75,6 +82,23 @@ async def test_a_batch_is_taken_and_acknowledged(tmp_path: Path) -> None:
         writer.write(batch(REQUEST, END))
         assert await acknowledged(reader) == Acknowledged(1, [1])
         assert analyst.events == [REQUEST, END]
+
+
+def vitals(boot: str) -> ProxyVitals:
+    return ProxyVitals(0, boot, 0.0, 0, {}, {}, 0, 0, 0.0)
+
+
+async def test_a_worker_is_greeted_with_what_was_recorded_of_it(tmp_path: Path) -> None:
+    recorded = Recorded([("a", 1), ("b", 2), ("a", 3)])
+    async with connected(tmp_path / "s", recorded) as (_, reader, writer):
+        writer.write(batch(vitals("a")))
+        assert await acknowledged(reader) == Acknowledged(0, [1, 3], is_greeting=True)
+        assert await acknowledged(reader) == Acknowledged(1, [])
+        writer.write(batch(REQUEST, END))
+        assert await acknowledged(reader) == Acknowledged(1, [1])
+    async with connected(tmp_path / "s2", recorded) as (_, reader, writer):
+        writer.write(batch(vitals("a")))
+        assert await acknowledged(reader) == Acknowledged(0, [1, 3, 1], is_greeting=True)
 
 
 async def test_a_batch_may_come_in_pieces_and_many_at_once(tmp_path: Path) -> None:

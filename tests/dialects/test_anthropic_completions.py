@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.dialects.anthropic_completions import AnthropicCompletions, CompleteReader
+from collector.dialects.anthropic_completions import MAX_SAID, AnthropicCompletions, CompleteReader
 from collector.dialects.decoding import UnreadableError
 from collector.model import Delta, Finish, Frame, Headers, RequestHead, ResponseHead, TextPiece, WireError
+
+from ..wire.memory import held_by  # noqa: TID252 - the root is not on the path of plain pytest
 
 
 def reader(status: int = 200) -> CompleteReader:
@@ -49,6 +51,17 @@ def test_events_without_a_type_tell_everything_again() -> None:
         (TextPiece(0, " He"),), (TextPiece(0, "llo"),), (), (TextPiece(0, "!"),), (),
     ]  # fmt: skip
     assert deltas[-1] == Delta(terminal=True, marker=True)
+
+
+def test_little_pieces_take_little_more_than_their_characters() -> None:
+    by = reader()
+    read({"completion": "x"}, by=by)
+    for _ in range(20_000):
+        read({"completion": "ab"}, by=by)
+    assert held_by(by) < 4 * 40_000
+    assert text_of(read({"completion": "x" + "ab" * 20_000 + "!"}, by=by)) == "!"
+    assert text_of(read({"completion": "x" * MAX_SAID}, {"completion": "y"}, by=by)) == "x" * MAX_SAID + "y"
+    assert held_by(by) < 4 * 40_000
 
 
 def test_a_whole_answer_is_read_at_once() -> None:

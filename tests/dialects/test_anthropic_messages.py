@@ -29,6 +29,8 @@ from collector.model import (
     WireError,
 )
 
+from .wires import as_delta
+
 
 def reader(status: int = 200) -> MessagesReader:
     return MessagesReader(ResponseHead(status, Headers()))
@@ -38,7 +40,7 @@ def read(*bodies: Any, by: MessagesReader | None = None) -> list[Delta]:
     by = by if by is not None else reader()
     deltas = [by.read(Frame(body if isinstance(body, bytes) else json.dumps(body).encode())) for body in bodies]
     assert None not in deltas
-    return [delta for delta in deltas if delta is not None]
+    return [as_delta(delta) for delta in deltas if delta is not None]
 
 
 def starts(at: int, **block: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from collector.model import (
 )
 
 from ..wire.event_messages import exception  # noqa: TID252 - the root is not on the path of plain pytest
-from .wires import EVENT_STREAM, events, exchange
+from .wires import EVENT_STREAM, as_delta, events, exchange
 
 PATH = "/model/vendor.model-v1%3A0/converse"
 STREAM = PATH + "-stream"
@@ -36,7 +36,7 @@ def read(*frames: tuple[str | None, Any], by: ConverseReader | None = None) -> l
     by = by if by is not None else reader()
     read = [by.read(Frame(json.dumps(body).encode(), name)) for name, body in frames]
     assert None not in read
-    return [delta for delta in read if delta is not None]
+    return [as_delta(delta) for delta in read if delta is not None]
 
 
 def piece(at: int, **delta: Any) -> tuple[str, Any]:

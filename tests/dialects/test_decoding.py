@@ -23,6 +23,8 @@ from collector.dialects.decoding import (
     too_deep,
 )
 
+from ..wire.memory import is_linear  # noqa: TID252 - the root is not on the path of plain pytest
+
 
 class Leaf(Struct):
     name: str | None = None
@@ -42,6 +44,24 @@ decode = Decoder(Tree)
 def test_fields_that_fit_are_kept_and_the_others_are_left_out() -> None:
     body = b'{"leaf":{"name":3,"size":2},"leaves":[{"name":"a"},4,null,{"size":"x","name":"b"}],"more":1}'
     assert decode(body) == Tree(Leaf(None, 2), [Leaf("a"), Leaf("b")])
+
+
+@pytest.mark.parametrize("unit", [b'\\"', b"\\\\", b'"', b"[", b'["', b"{]"])
+def test_depth_is_found_in_time_by_the_byte(unit: bytes) -> None:
+    # A string that does not end once cost the square of its quotes: hours for a megabyte.
+    for start, end in ((b'"', b"[" * 600), (b"", b"]" * 600), (b"[" * 400 + b'"', b"{" * 600)):
+
+        def run(size: int, start: bytes = start, end: bytes = end) -> None:
+            too_deep(start + unit * (size // len(unit)) + end)
+
+        assert is_linear(run, 128 * 1024)
+
+
+def test_brackets_in_a_string_that_does_not_end_are_not_depth() -> None:
+    assert not too_deep(b'"' + b"[" * 600)
+    assert not too_deep(b'"\\' + b"[" * 600)
+    assert too_deep(b'"a\\"b"' + b"[" * 600)
+    assert too_deep(b"[" * 513 + b'"')
 
 
 def test_lone_surrogates_are_kept_as_they_came() -> None:

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from collector.dialects.decoding import UnreadableError
-from collector.dialects.gemini import EmbeddingsReader, GeminiEmbeddings, GeminiGenerate, GenerateReader
+from collector.dialects.gemini import (
+    MAX_ARGUMENT_CHARS,
+    MAX_ARGUMENTS,
+    MAX_OPEN,
+    MAX_STEPS,
+    EmbeddingsReader,
+    GeminiEmbeddings,
+    GeminiGenerate,
+    GenerateReader,
+)
 from collector.model import (
     MAX_CALLS,
     Delta,
@@ -326,6 +335,32 @@ def test_a_flood_of_calls_is_bounded() -> None:
             {"candidates": [{"index": choice, "content": {"parts": [{"functionCall": {"willContinue": True}}]}}]}, by=by
         )
     assert len(by._open) <= 128 >= len(by._calls)
+
+
+def test_arguments_that_are_streamed_are_bounded() -> None:
+    def piece(text: str, path: str = "$.a") -> dict[str, Any]:
+        told = {"partialArgs": [{"jsonPath": path, "stringValue": text, "willContinue": True}], "willContinue": True}
+        return says({"functionCall": told})
+
+    by = reader()
+    read(says({"functionCall": {"name": "f", "willContinue": True}}), by=by)
+    for _ in range(MAX_ARGUMENTS // 2):
+        read(piece("x" * 1000), by=by)
+    (delta,) = read(says({"functionCall": {}}), by=by)
+    kept = len(json.loads(delta.tools[0].arguments)["a"])
+    assert MAX_ARGUMENT_CHARS - 2000 < kept <= MAX_ARGUMENT_CHARS
+    read(says({"functionCall": {"name": "f", "willContinue": True}}), by=by)
+    for number in range(MAX_ARGUMENTS - 1):
+        read(piece("", "$" + f".a{number}" * 60), by=by)
+    (delta,) = read(says({"functionCall": {}}), by=by)
+    assert delta.tools[0].arguments.count(":") <= MAX_STEPS
+
+
+def test_so_many_calls_are_open_at_the_same_time_and_the_others_are_told_as_too_many() -> None:
+    by = reader()
+    told = [read(says({"functionCall": {"willContinue": True}}, index=choice), by=by) for choice in range(MAX_OPEN + 2)]
+    assert [delta.tools[0].index for (delta,) in told] == [0] * MAX_OPEN + [MAX_CALLS] * 2
+    assert len(by._open) == MAX_OPEN
 
 
 def test_embeddings_are_counted_and_not_read() -> None:

@@ -29,6 +29,8 @@ from collector.model import (
     WireError,
 )
 
+from .wires import as_delta
+
 
 def reader(status: int = 200) -> ChatReader:
     return ChatReader(ResponseHead(status, Headers()))
@@ -38,7 +40,7 @@ def read(*bodies: Any, by: ChatReader | None = None) -> list[Delta]:
     by = by if by is not None else reader()
     deltas = [by.read(Frame(body if isinstance(body, bytes) else json.dumps(body).encode())) for body in bodies]
     assert None not in deltas
-    return [delta for delta in deltas if delta is not None]
+    return [as_delta(delta) for delta in deltas if delta is not None]
 
 
 def chunk(delta: dict[str, Any] | None = None, index: int | None = 0, **more: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from collector.dialects.decoding import UnreadableError
 from collector.dialects.tgi import MAX_REPEATED, Tgi, TgiReader
 from collector.model import Expectation, Frame, Headers, Record, RequestHead, ResponseHead, Usage
 
+from ..wire.memory import held_by  # noqa: TID252 - the root is not on the path of plain pytest
 from ..wire.pieces import cut, single  # noqa: TID252 - the root is not on the path of plain pytest
 from .wires import exchange, sse
 
@@ -57,6 +58,18 @@ def test_more_than_is_compared_is_no_correction_either() -> None:
     said = reader.read(Frame(json.dumps(last("y", "z")).encode()))
     assert said is not None
     assert said.full_text == ()
+
+
+def test_little_pieces_take_little_more_than_their_characters_and_nothing_once_they_are_too_many() -> None:
+    reader = TgiReader(ResponseHead(200, Headers()))
+    little = Frame(json.dumps(token("ab")).encode())
+    for _ in range(20_000):
+        reader.read(little)
+    assert held_by(reader) < 4 * 40_000
+    reader.read(Frame(json.dumps(token("x" * MAX_REPEATED)).encode()))
+    for _ in range(5000):
+        reader.read(little)
+    assert held_by(reader) < 10_000
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 from collector.analyst.accumulate import digest_of
 from collector.analyst.fold import ExchangeFold, RouteFacts, Rules
 from collector.app import DIALECTS
-from collector.model import BytesSeen, Exchange, ExchangeEnded, RequestSeen, ResponseSeen
+from collector.model import BytesSeen, Delta, Exchange, ExchangeEnded, RequestSeen, ResponseSeen, TextPiece
 
 from ..wire.event_messages import event  # noqa: TID252 - the root is not on the path of plain pytest
 
@@ -66,3 +66,8 @@ def exchange(
     for number, piece in enumerate(pieces):
         fold.bytes_seen(BytesSeen(1, 0.2 + number / 1000, True, piece))
     return fold.ended(ExchangeEnded(1, 9.0, "complete", 0.0))
+
+
+def as_delta(said: Delta | TextPiece) -> Delta:
+    """What a frame said in the one form, be it told as a bare piece of text or not."""
+    return Delta(text=(said,)) if isinstance(said, TextPiece) else said

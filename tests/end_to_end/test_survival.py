@@ -96,13 +96,8 @@ def test_what_a_killed_analyst_did_not_record_is_counted(start: Callable[..., Si
     recorded = sidecar.logged()
     assert len({record["id"] for record in recorded}) == len(recorded)
     assert metrics.total(FORWARDED) == len(load.outcomes)
-    twice = len(recorded) + metrics.total(UNOBSERVED) - metrics.total(FORWARDED)
-    # Nothing is neither recorded nor counted. A record is acknowledged when it is in the log: what a kill catches
-    # between the two is in the log, and counted as `analyst_lost` beside it. How much that is depends on how busy the
-    # machine is (21 of two kills were seen); that it is nothing else does not.
-    lost = metrics.total(UNOBSERVED, reason="analyst_lost")
-    assert 0 <= twice <= lost
-    assert lost < metrics.total(FORWARDED)  # two kills do not lose everything
+    assert len(recorded) + metrics.total(UNOBSERVED) == metrics.total(FORWARDED)
+    assert metrics.total(UNOBSERVED, reason="analyst_lost") < metrics.total(FORWARDED)  # they do not lose everything
 
 
 def test_a_killed_embedder_hurts_no_request_and_scoring_comes_back(loaded: Sidecar) -> None:
@@ -151,7 +146,7 @@ def test_exchanges_are_still_recorded_while_embedder_and_validator_are_away(
     nothing_was_hurt(load)
     metrics = sidecar.settled(len(load.outcomes))
     assert metrics.total(UNOBSERVED) == 0
-    assert len(sidecar.logged()) == len(load.outcomes)
+    wait_until(lambda: len(sidecar.logged()) == len(load.outcomes), "every exchange is in the log")
 
 
 def test_a_stopped_analyst_holds_nothing_up_and_what_did_not_fit_is_counted(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from collector import model
 from collector.model import Record
 from exporters import exchange_log
-from exporters.exchange_log import ExchangeLog, check_path, record_json
+from exporters.exchange_log import ExchangeLog, check_path, last_ids, record_json
 
 
 def a_record(identity: str = "e1", **changes: object) -> Record:
@@ -314,3 +314,39 @@ def test_as_many_may_wait_as_the_bound_says(tmp_path: Path, monkeypatch: pytest.
     assert called == [2]
     log.close()
     assert sorted(called) == [0, 1, 2]
+
+
+# ---------------------------------------------------------------- what a log holds already
+
+
+def test_the_ids_of_the_last_records_are_found_in_both_files(tmp_path: Path) -> None:
+    path = tmp_path / "exchanges.jsonl"
+    log = ExchangeLog(str(path), 3 * len(record_json(a_record("ab0-10"))) + 3, 1)
+    for number in range(10, 15):
+        log.append(a_record(f"ab0-{number}"))
+    assert log.close()
+    assert path.with_suffix(".jsonl.1").exists()
+    assert last_ids(str(path)) == [("ab0", number) for number in range(10, 15)]
+
+
+def test_a_line_without_its_end_is_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "exchanges.jsonl"
+    line = record_json(a_record("ab0-1"))
+    path.write_bytes(line + b"\n" + record_json(a_record("ab0-2")))
+    assert last_ids(str(path)) == [("ab0", 1)]
+
+
+def test_only_the_end_of_a_long_log_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "exchanges.jsonl"
+    lines = [record_json(a_record(f"ab0-{number}")) + b"\n" for number in range(10)]
+    path.write_bytes(b"".join(lines))
+    monkeypatch.setattr(exchange_log, "TAIL", len(lines[0]) * 2 + 40)
+    assert last_ids(str(path)) == [("ab0", 8), ("ab0", 9)]
+
+
+def test_what_is_no_log_holds_no_records(tmp_path: Path) -> None:
+    junk = tmp_path / "junk"
+    junk.write_bytes(b'{"id":"no number"}\n{"id":"a-1\n\xff\n{"id":"UP-1"}\n')
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    assert [last_ids(str(each)) for each in (junk, fifo, tmp_path / "none", tmp_path)] == [[], [], [], []]

@@ -148,6 +148,7 @@ class Analyst:
         self.events: list[Event] = []
         self.batches = 0
         self.acknowledges = True
+        self.recorded: list[int] = []  # what an analyst before this one recorded
         self.keeps_bytes = True
         self.reads = asyncio.Event()
         self.reads.set()
@@ -175,6 +176,7 @@ class Analyst:
         assert task is not None
         self._tasks.add(task)
         self.writers.append(writer)
+        is_greeted = False
         try:
             while True:
                 await self.reads.wait()
@@ -182,6 +184,9 @@ class Analyst:
                 events = decode_events(await reader.readexactly(size))
                 self.batches += 1
                 self.events += [e for e in events if self.keeps_bytes or not isinstance(e, BytesSeen)]
+                if self.acknowledges and not is_greeted:
+                    is_greeted = True
+                    self._put(writer, Acknowledged(0, self.recorded, is_greeting=True))
                 if self.acknowledges:
                     self.acknowledge(writer, 1, [e.id for e in events if isinstance(e, ExchangeEnded)])
         except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
@@ -190,7 +195,10 @@ class Analyst:
             writer.close()
 
     def acknowledge(self, writer: asyncio.StreamWriter, batches: int, ended: list[int]) -> None:
-        body = encode_acknowledged(Acknowledged(batches, ended))
+        self._put(writer, Acknowledged(batches, ended))
+
+    def _put(self, writer: asyncio.StreamWriter, answer: Acknowledged) -> None:
+        body = encode_acknowledged(answer)
         writer.write(len(body).to_bytes(4, "big") + body)
 
     def of(self, exchange: int) -> list[Event]:

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from collector.proxy.heads import HeadError, forwarded_request, forwarded_response, read_request, read_response
+from collector.proxy.heads import (
+    HeadError,
+    asks_for_load,
+    forwarded_request,
+    forwarded_response,
+    load_request,
+    read_request,
+    read_response,
+)
 
 HOP = {
     b"connection",
@@ -26,6 +34,12 @@ lines = st.lists(st.tuples(names, values).filter(lambda line: line[0].lower() no
 hop_lines = st.lists(
     st.tuples(st.sampled_from([b"TE", b"keep-Alive", b"Proxy-Connection", b"PROXY-AUTHORIZATION"]), values), max_size=4
 )
+
+LOAD = [b"endpoint-load-metrics", b"Endpoint-Load-METRICS", b"ENDPOINT-LOAD-METRICS-BIN", b"endpoint-load-metrics-bin"]
+LIKE_LOAD = [b"endpoint-load-metrics-bins", b"x-endpoint-load-metrics", b"endpoint-load", b"endpoint-load-metrics-b"]
+REPORTS = [b"", b" \t TEXT cpu_utilization=0.3, eps=1 \t", b' JSON {"eps": 1}']
+load_lines = st.lists(st.tuples(st.sampled_from(LOAD), values | st.sampled_from(REPORTS)), max_size=4)
+like_load = st.lists(st.tuples(st.sampled_from(LIKE_LOAD), values), max_size=3)
 
 
 def head(first: bytes, fields: list[tuple[bytes, bytes]]) -> bytes:
@@ -129,6 +143,11 @@ def test_the_framing_of_an_answer_and_that_it_is_said_once(
         b"HTTP/1.1 20 OK\r\n\r\n",
         b"HTTP/2 200 OK\r\n\r\n",
         b"ICY 200 OK\r\n\r\n",
+        # What could be read in two ways, so that it might be hidden from the client in one and not in the other.
+        b"HTTP/1.1 200 OK\r\nendpoint-load-metrics : TEXT eps=1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nendpoint-load-metrics: TEXT eps=1,\r\n cpu_utilization=1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n endpoint-load-metrics: TEXT eps=1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: 1\nendpoint-load-metrics: TEXT eps=1\r\n\r\n",
     ],
 )
 def test_a_broken_answer_is_refused(raw: bytes) -> None:
@@ -155,3 +174,86 @@ def test_an_old_request_gets_a_host_and_the_version_that_is_spoken() -> None:
 def test_a_trace_parent_that_is_none_stays_as_it_is(value: bytes) -> None:
     raw = b"GET / HTTP/1.1\r\nHost: a\r\ntraceparent: " + value + b"\r\n\r\n"
     assert forwarded_request(read_request(raw), b"/", b"a", b"b" * 16) == raw
+
+
+@given(lines, like_load, load_lines, st.booleans(), st.randoms(use_true_random=False))
+def test_an_answer_loses_its_load_reports_and_nothing_else(
+    kept: list[tuple[bytes, bytes]],
+    like: list[tuple[bytes, bytes]],
+    reports: list[tuple[bytes, bytes]],
+    close: bool,
+    random: object,
+) -> None:
+    mixed = [*kept, *like, *reports]
+    random.shuffle(mixed)  # type: ignore[attr-defined]
+    raw = head(b"HTTP/1.1 200 endpoint-load-metrics: 1", mixed)
+    read = read_response(raw, b"GET")
+    extra = [(b"Connection", b" close")] if close else []
+    left = [line for line in mixed if line not in reports]
+    assert forwarded_response(read, close=close, hide_load=True) == head(
+        b"HTTP/1.1 200 endpoint-load-metrics: 1", [*left, *extra]
+    )
+    assert forwarded_response(read, close=close) == head(b"HTTP/1.1 200 endpoint-load-metrics: 1", [*mixed, *extra])
+    assert read.raw == raw
+
+
+@given(lines, like_load)
+def test_a_request_for_the_load_is_one_line_more(
+    kept: list[tuple[bytes, bytes]], like: list[tuple[bytes, bytes]]
+) -> None:
+    read = read_request(head(b"GET /a HTTP/1.1", [(b"Host", b"a"), *kept, *like]))
+    assert not asks_for_load(read)
+    assert forwarded_request(read, b"/b", b"c", None, load_request("TEXT")) == head(
+        b"GET /b HTTP/1.1", [(b"Host", b" c"), *kept, *like, (b"endpoint-load-metrics-format", b" TEXT")]
+    )
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"GET /x HTTP/1.0\r\n\r\n",
+        b"GET /x HTTP/1.0\r\nConnection: endpoint-load-metrics-format\r\n\r\n",
+        b"GET /x HTTP/1.1\r\nTE: trailers\r\nHost: old\r\nKeep-Alive: 5\r\n\r\n",
+    ],
+    ids=["no line", "the only line is cut", "the last line is cut"],
+)
+def test_the_line_is_added_whatever_stands_before_it(raw: bytes) -> None:
+    sent = forwarded_request(read_request(raw), b"/x", b"h", None, load_request("json"))
+    assert sent == b"GET /x HTTP/1.1\r\nHost: h\r\nendpoint-load-metrics-format: json\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "asks"),
+    [
+        (b"endpoint-load-metrics-format: TEXT", True),
+        (b"ENDPOINT-load-METRICS-Format:\t bin", True),
+        (b"Endpoint-Load-Metrics-Format:", True),
+        (b"X: 1\r\nendpoint-load-metrics-format: JSON\r\nendpoint-load-metrics-format: TEXT", True),
+        (b"X: endpoint-load-metrics-format: TEXT", False),
+        (b"X-endpoint-load-metrics-format: TEXT", False),
+        (b"endpoint-load-metrics-formats: TEXT", False),
+        (b"endpoint-load-metrics: TEXT", False),
+    ],
+)
+def test_a_client_that_asks_for_the_load_by_itself_is_known(line: bytes, asks: bool) -> None:
+    raw = b"GET /endpoint-load-metrics-format: HTTP/1.1\r\nHost: a\r\n" + line + b"\r\n\r\n"
+    with_space = raw.replace(b"format: HTTP", b"format:%20 HTTP")
+    assert asks_for_load(read_request(raw)) is asks
+    assert asks_for_load(read_request(with_space)) is asks
+
+
+def test_a_load_report_that_is_also_hop_by_hop_is_cut_once() -> None:
+    raw = (
+        b"HTTP/1.1 200 OK\r\nConnection: Endpoint-Load-Metrics\r\nX: 1\r\nendpoint-load-metrics: TEXT eps=1\r\n"
+        b"Content-Length: 0\r\n\r\n"
+    )
+    sent = forwarded_response(read_response(raw, b"GET"), hide_load=True)
+    assert sent == b"HTTP/1.1 200 OK\r\nX: 1\r\nContent-Length: 0\r\n\r\n"
+
+
+def test_load_reports_of_a_huge_head_are_cut_out_of_it() -> None:
+    report = b"Endpoint-Load-Metrics: TEXT " + b"named_metrics.a=1, " * 1000 + b"eps=1\r\n"
+    other = b"".join(b"X-%d: endpoint-load-metrics: %d\r\n" % (number, number) for number in range(2000))
+    raw = b"HTTP/1.1 200 OK\r\n" + report + other + report * 100 + b"Content-Length: 0\r\n\r\n"
+    sent = forwarded_response(read_response(raw, b"GET"), hide_load=True)
+    assert sent == b"HTTP/1.1 200 OK\r\n" + other + b"Content-Length: 0\r\n\r\n"

@@ -112,6 +112,20 @@ def test_a_model_load_is_a_ratio(text: str, load: float | None, unreadable: bool
 
 
 @pytest.mark.parametrize(
+    ("report", "load"),
+    [
+        ("TEXT application_utilization=0.75", 0.75),
+        ('JSON {"application_utilization": 1.4, "cpu_utilization": 0.1}', 1.0),
+        ("TEXT cpu_utilization=0.9", None),
+        ("TEXT application_utilization=NaN", None),
+    ],
+)
+def test_without_a_model_load_the_application_of_a_load_report_counts(report: str, load: float | None) -> None:
+    assert facts(("endpoint-load-metrics", report)).model_load == load
+    assert facts(("endpoint-load-metrics", report), ("x-model-load", "0.25")).model_load == 0.25
+
+
+@pytest.mark.parametrize(
     ("text", "hit"), [("true", True), ("HIT", True), ("1", True), ("false", False), ("miss", False), ("?", None)]
 )
 def test_a_cache_hit_is_a_flag(text: str, hit: bool | None) -> None:
