@@ -154,7 +154,7 @@ def test_any_json_is_answered_or_not_evaluated(output: Any) -> None:
     answer = Answer("t", {"a": output} if not isinstance(output, dict | list) else output, is_json=True)
     activations: dict[str, Any] = {}
     told = {_told(expression, answer, activations) for expression in EXPRESSIONS}
-    assert told <= {True, False, "missing", "type"}
+    assert told <= {True, False, "missing", "type", "failed"}  # the library refuses keys with a NUL in them
 
 
 @given(st.text(max_size=60))
