@@ -282,6 +282,8 @@ class _Unasked:
 
     ready = False
 
+    languages = None
+
     def admit(self, exchange: Exchange) -> str | None:
         return "budget"
 

@@ -81,8 +81,8 @@ class Inspector:
         for recording in recordings:
             exchange = exchange_of(recording, self._rules)
             tasks = validity.tasks(exchange, self._contract, self._contract_rules)
-            reason = relevance.reason_not_scored(exchange)
-            wants_score = reason is None or relevance.may_score_answer(exchange)
+            reason = relevance.reason_not_scored(exchange, None)  # the scorer knows its model's languages
+            wants_score = reason is None or relevance.may_score_answer(exchange, None)
             needs_judge = any(task.result is None for task in tasks)
             if needs_judge or (wants_score and self._settings.embedder.kind != "none"):
                 judge, embedder = await self._started()
@@ -94,6 +94,7 @@ class Inspector:
                 )
             else:
                 judged = tuple(validity.judgement(task, task.result or "skipped") for task in tasks)
+                reason = relevance.reason_not_scored(exchange)
                 scored = relevance.unscored(exchange, reason or "model_not_ready")
             yield msgspec.structs.replace(
                 exchange.record,

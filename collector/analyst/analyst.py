@@ -66,10 +66,12 @@ class Judge(Protocol):
 
 
 class Scorer(Protocol):
-    """Scores the texts of an exchange, or says why not; never raises."""
+    """Scores the texts of an exchange, or says why not; never raises. `languages` are ISO 639-1, None for all."""
 
     @property
     def ready(self) -> bool: ...
+    @property
+    def languages(self) -> Sequence[str] | None: ...
     def admit(self, exchange: Exchange) -> str | None: ...
     async def score(self, exchange: Exchange) -> Relevance: ...
 
@@ -219,10 +221,11 @@ class Analyst:
         exchange = fold.ended(event)
         route = self._routes[fold.route.name]
         tasks = validity.tasks(exchange, route.contract, route.rules)
-        reason = relevance.reason_not_scored(exchange)
+        languages = self._scorer.languages
+        reason = relevance.reason_not_scored(exchange, languages)
         waits_judge = any(task.result is None for task in tasks)
         waits_score = reason is None or (
-            reason == "no_context" and self._scorer.ready and relevance.may_score_answer(exchange)
+            reason == "no_context" and self._scorer.ready and relevance.may_score_answer(exchange, languages)
         )
         if (waits_judge or waits_score) and len(self._pending) >= MAX_PENDING:
             waits_judge = waits_score = False

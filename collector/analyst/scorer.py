@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -36,6 +36,12 @@ class EmbeddingScorer:
     @property
     def ready(self) -> bool:
         return self._client.ready
+
+    @property
+    def languages(self) -> Sequence[str] | None:
+        """Those that the model in use knows; while it is not known, those of the default one."""
+        model = self._client.model
+        return relevance.DEFAULT_LANGUAGES if model is None else model.languages
 
     def admit(self, exchange: Exchange) -> str | None:
         """Why the exchange is not scored; None where `score` is to follow, for which its cost is set aside.
@@ -73,7 +79,8 @@ class EmbeddingScorer:
         embedded = await self._client.embed(texts.pieces)
         vectors = embedded.vectors
         if vectors is None:
-            return relevance.unscored(exchange, relevance.reason_not_scored(exchange) or embedded.reason or "budget")
+            told = relevance.reason_not_scored(exchange, self.languages)
+            return relevance.unscored(exchange, told or embedded.reason or "budget")
         scored, after = await _timed(lambda: relevance.relevance(texts, vectors, calibration))
         self._client.spend(after)
         if self._sampler is not None:

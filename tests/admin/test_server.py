@@ -46,6 +46,8 @@ class StrictJudge:
 class NoScorer:
     ready = False
 
+    languages = None
+
     def admit(self, exchange: Exchange) -> str | None:
         return "model_not_ready"
 

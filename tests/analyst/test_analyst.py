@@ -77,6 +77,8 @@ class NoScorer:
     def ready(self) -> bool:
         return False
 
+    languages = None
+
     def admit(self, exchange: Exchange) -> str | None:
         return "model_not_ready"
 
