@@ -72,7 +72,14 @@ def test_set_reads_keys_and_values(override: str, values: object) -> None:
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("timeout=1s", "timeout: ambiguous: write one of embedder.timeout, validator.timeout, exporters.otlp.timeout"),
+        (
+            "timeout=1s",
+            (
+                "timeout=1s",
+                "timeout: ambiguous: write one of embedder.http.timeout, embedder.timeout, validator.timeout, "
+                "exporters.otlp.timeout",
+            ),
+        ),
         ("stall_treshold=1s", "stall_treshold: no such key; did you mean stall_threshold?"),
         ("proxy.stall_threshold=1s", "proxy.stall_threshold: no such key; did you mean analysis.stall_threshold?"),
         ("strip_prefix=a", "strip_prefix: no such key; did you mean routes[0].strip_prefix?"),
