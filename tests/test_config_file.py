@@ -328,6 +328,7 @@ def other_value(keys: Keys, type_: inspect.Type, tmp_path: Path) -> str:
         "prices": str(tmp_path / "prices.yaml"),
         "routes[].objectives[].measure": "first_token",
         "routes[].findings.profile": "strict",
+        "objective_profile": "strict",
         "findings.profile": "strict",
     }
     if pattern_of(keys) in special:
