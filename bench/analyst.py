@@ -301,7 +301,7 @@ class _Listed:
         self.readings: list[Reading] = []
         self._keep = keep
 
-    def record(self, reading: Reading) -> None:
+    def record(self, reading: Reading, trace_id: str | None = None) -> None:
         if self._keep:
             self.readings.append(reading)
 

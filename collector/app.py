@@ -50,12 +50,14 @@ from collector.dialects.watsonx import WatsonxChat, WatsonxGeneration
 from collector.embedding.client import EmbeddingClient
 from collector.findings.policy import DIAGNOSTIC_PREFIXES, Policy
 from collector.model import Dialect, Objective, Reading, Record, RuleSet
+from collector.objectives import objectives_of
 from collector.prices import price_tables
 from collector.validation.client import ValidatorClient
 from collector.validation.contract import usable_contract
 from exporters.exchange_log import ExchangeLog, last_ids
-from exporters.otel import OtlpExporter
+from exporters.otel_attributes import Server
 from exporters.prometheus import PrometheusExporter
+from exporters.telemetry import Telemetry
 
 log = logging.getLogger("semhealth.analyst")
 
@@ -90,6 +92,7 @@ DIALECTS: tuple[Dialect, ...] = (
     Unknown(),
 )
 
+PROCESSES = ("proxy", "analyst", "embedder", "validator")
 EMPTYING = 2.0  # seconds that the analyst goes on after the proxies have ended
 SETTLING = 2.0  # seconds that records may still wait for a judge
 FLUSHING = 3.0  # seconds for the last export
@@ -148,13 +151,22 @@ def analysed_routes(settings: Settings) -> dict[str, AnalysedRoute]:
             tuple(route.labels.get(name, "") for name in names),
             tuple((names.index(name), header.lower()) for name, header in settings.label_headers.items()),
             tuple(
-                Objective(each.name, each.measure, each.share, each.at_most, each.at_least) for each in route.objectives
+                Objective(each.name, each.measure, each.share, each.at_most, each.at_least, each.prompts)
+                for each in objectives_of(settings, route)
             ),
             policy_of(settings.findings if route.findings == FindingSettings() else route.findings),
             rules,
             loaded,
+            settings.analysis.long_context_tokens,
+            route.cost_per_hour,
         )
     return routes
+
+
+def servers_of(settings: Settings) -> dict[str, Server]:
+    """Where each route's upstream is."""
+    upstreams = {route.name: parse_upstream(route.upstream) for route in routes_of(settings)}
+    return {name: Server(upstream.host, upstream.port) for name, upstream in upstreams.items()}
 
 
 def _contract(route: Route) -> tuple[bytes | None, RuleSet | None, bool | None]:
@@ -204,8 +216,11 @@ class AnalystProcess:
             extra_labels(settings), settings.analysis.window, exporters.max_series, clock
         )
         otlp = exporters.otlp
-        self._otlp = OtlpExporter(
+        self._telemetry = Telemetry(
             self._prometheus,
+            os.environ,
+            servers=servers_of(settings),
+            signals=otlp.signals,
             endpoint=otlp.endpoint,
             protocol=otlp.protocol,
             interval=otlp.interval,
@@ -230,6 +245,7 @@ class AnalystProcess:
             self._validator,
             EmbeddingScorer(self._embedder, clock, Sampler(settings.embedder.cpu_share)),
             clock,
+            self._telemetry.take if self._telemetry.exports_exchanges else None,
         )
 
     def _write(self, record: Record) -> None:
@@ -262,8 +278,10 @@ class AnalystProcess:
         else:
             loop.add_signal_handler(signal.SIGHUP, lambda: None)
         self._prometheus.record(Reading("semantic_health_build_info", 1.0, (installed_version(),)))
+        for name in PROCESSES:  # a counter that begins with its first count would never be seen to increase
+            self._prometheus.add("semantic_health_process_restarts_total", 0.0, (name,))
         self._analyst.state_objectives()
-        self._otlp.start()
+        self._telemetry.start()
         background = [asyncio.create_task(each) for each in (self._validator.run(), self._embedder.run())]
         background.append(asyncio.create_task(self._watch(runtime)))
         when_written = self._log.when_written if self._log is not None else None
@@ -283,7 +301,7 @@ class AnalystProcess:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
         await runner.cleanup()
-        await asyncio.to_thread(self._otlp.shutdown, FLUSHING)
+        await asyncio.to_thread(self._telemetry.shutdown, FLUSHING)
         if self._log is not None:
             await asyncio.to_thread(self._log.close)
 
@@ -295,7 +313,8 @@ class AnalystProcess:
 
     async def _watch(self, runtime: Path) -> None:
         while True:
-            self._prometheus.record(Reading("semantic_health_relevance_ready", float(self._embedder.ready)))
+            if self._settings.embedder.kind != "none":
+                self._prometheus.record(Reading("semantic_health_relevance_ready", float(self._embedder.ready)))
             for reading in self._embedder.readings():
                 self._prometheus.record(reading)
             self._restarts(runtime)

@@ -69,6 +69,13 @@ REFUSED_REASONS = (
 THROTTLE_SOURCES = ("upstream", "sidecar")
 EMBEDDER_FAILURES = ("unreachable", "timeout", "status", "too_large", "malformed", "circuit_open", "model_error")
 RELEVANCE_SCORES = ("context_relevance", "answer_relevance", "groundedness")
+SIGNALS = ("metrics", "traces", "logs")
+TELEMETRY_DROPS = (
+    "queue_full",  # more waited for the receiver than the queue holds
+    "export_failed",  # the receiver was not there, refused or took too long
+    "rejected",  # the receiver said that it took only a part
+    "shutdown",  # the sidecar ended before it could be sent
+)
 VERDICTS = ("met", "missed")
 SLO_VERDICTS = ("good", "bad")
 SLO_UNJUDGED = (
@@ -77,9 +84,16 @@ SLO_UNJUDGED = (
     "too_few_gaps",
     "unchecked",  # a structured output that is outside the validity rate
     "unscored",
+    "not_stated",  # the upstream did not say it
     "client_left",
     "client_fault",  # the request was wrong, or not allowed
 )
+SLO_MEASURES = (
+    "duration", "first_token", "jitter", "validity", "context_relevance", "answer_relevance", "groundedness", "errors",
+    "kv_cache_hit",
+)  # fmt: skip
+PROMPT_CLASSES = ("short_prompt", "long_context")  # R4
+PROMPT_BASES = ("reported", "estimated")  # input tokens as the provider says; else bytes of the request ÷ 4
 TOKEN_TYPES = ("input", "output", "cache_read", "cache_write", "reasoning")
 
 # What a provider's finish word means for an outcome.
@@ -309,6 +323,9 @@ LABELS: dict[str, Label] = {
         Label("slo", "name of an objective of the route", bound=50),
         Label("slo_verdict", "whether the exchange met the objective", SLO_VERDICTS),
         Label("slo_unjudged", "why an objective could not be judged", SLO_UNJUDGED),
+        Label("slo_measure", "what an objective is about", SLO_MEASURES),
+        Label("prompt", "class of the prompt, by its length", PROMPT_CLASSES),
+        Label("basis", "how the length of the prompt is known", PROMPT_BASES),
         Label("unobserved", "why an exchange has no record", UNOBSERVED_REASONS),
         Label("refused", "why the sidecar refused a request", REFUSED_REASONS),
         Label("relevance_reason", "why an exchange has no context relevance", RELEVANCE_REASONS),
@@ -320,6 +337,8 @@ LABELS: dict[str, Label] = {
         Label("process", "a process of the sidecar", ("proxy", "analyst", "embedder", "validator")),
         Label("version", "version of semhealth", bound=2),
         Label("metric", "a metric of this catalogue", bound=200),
+        Label("signal", "what OTLP carries", SIGNALS),
+        Label("telemetry_drop", "why OTLP lost it", TELEMETRY_DROPS),
         Label("rule", "finding rule", tuple(rule.id for rule in FINDING_RULES)),
         Label("severity", "severity of a finding", ("info", "warning", "critical")),
     )
@@ -337,6 +356,7 @@ class Metric(Struct, frozen=True):
     `window_ratio` and `window_median` are gauges over the last 5 minutes that vanish when their window is empty; each
     brings `<name>_observations` (and a ratio `good ÷ all` takes readings of 0 or 1). `lives` is how long, in seconds, a
     gauge stays after it was last set; None is for ever. `otel` is the OpenTelemetry name where a convention has one.
+    With `exemplars` each bucket, or the total, keeps the trace id of its last sampled exchange for OpenMetrics.
     """
 
     name: str
@@ -347,12 +367,14 @@ class Metric(Struct, frozen=True):
     buckets: tuple[float, ...] = ()
     otel: str | None = None
     lives: float | None = None
+    exemplars: bool = False
 
 
-# Bounds lie at every default threshold: R3 5, 15 ms; R4 50, 80 and 180 ms; R2 0.63 0.75 0.81 0.89; R5 0.70 0.85 0.95.
+# Bounds lie at every default threshold: R3 5, 15 ms; R4 50, 80 and 180 ms; R2 0.63 0.75 0.81 0.89; R5 0.70 0.85 0.95;
+# 1 s for stalls and for the first token's deadline.
 SECONDS = (
-    0.005, 0.01, 0.02, 0.04, 0.05, 0.08, 0.12, 0.18, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84,
-    327.68,
+    0.005, 0.01, 0.02, 0.04, 0.05, 0.08, 0.12, 0.18, 0.32, 0.64, 1.0, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+    163.84, 327.68,
 )  # fmt: skip
 GAP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 SCORES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.63, 0.7, 0.75, 0.81, 0.85, 0.89, 0.9, 0.95, 1.0)
@@ -375,13 +397,15 @@ METRICS: tuple[Metric, ...] = (
            ("route", "provider", "model", "operation", "outcome")),
     Metric("semantic_health_operation_duration_seconds", "histogram",
            "From forwarding the request to the end of the response.",
-           ("route", "provider", "model", "operation"), "seconds", SECONDS, "gen_ai.client.operation.duration"),
+           ("route", "provider", "model", "operation"), "seconds", SECONDS, "gen_ai.client.operation.duration",
+           exemplars=True),
     Metric("semantic_health_errors_total", "counter", "Exchanges that ended in an error, by kind and by who made it.",
            ("route", "provider", "kind=error_kind", "source")),
     Metric("semantic_health_anomalies_total", "counter", "Oddities met on the wire.", ("route", "anomaly")),
     # Validity.
     Metric("semantic_health_output_validations_total", "counter",
-           "Judgements of structured output: one per choice and per tool call.", ("route", "model", "kind", "result")),
+           "Judgements of structured output: one per choice and per tool call.", ("route", "model", "kind", "result"),
+           exemplars=True),
     Metric("semantic_health_output_validation_failures_total", "counter",
            "Outputs that broke their schema, by the keyword that failed first.", ("route", "model", "keyword")),
     Metric("semantic_health_contract_rules_total", "counter",
@@ -392,11 +416,11 @@ METRICS: tuple[Metric, ...] = (
            ("route",)),
     # Relevance.
     Metric("semantic_health_context_relevance", "histogram", "Context relevance per scored exchange.",
-           ("route", "model", "language"), "", SCORES),
+           ("route", "model", "language"), "", SCORES, exemplars=True),
     Metric("semantic_health_answer_relevance", "histogram", "Answer relevance per scored exchange.",
-           ("route", "model", "language"), "", SCORES),
+           ("route", "model", "language"), "", SCORES, exemplars=True),
     Metric("semantic_health_groundedness", "histogram", "Groundedness of the answer in its context.",
-           ("route", "model", "language"), "", SCORES),
+           ("route", "model", "language"), "", SCORES, exemplars=True),
     Metric("semantic_health_relevance_unscored_total", "counter", "Exchanges without a context relevance, by reason.",
            ("route", "reason=relevance_reason")),
     Metric("semantic_health_relevance_eligible_total", "counter",
@@ -421,9 +445,9 @@ METRICS: tuple[Metric, ...] = (
     # Continuity.
     Metric("semantic_health_stream_gap_stddev_seconds", "histogram",
            "Standard deviation of the gaps between content frames, per stream.", ("route", "model"), "seconds",
-           GAP_SECONDS),
+           GAP_SECONDS, exemplars=True),
     Metric("semantic_health_stream_longest_gap_seconds", "histogram", "Longest gap between content frames, per stream.",
-           ("route", "model"), "seconds", GAP_SECONDS),
+           ("route", "model"), "seconds", GAP_SECONDS, exemplars=True),
     Metric("semantic_health_stream_stalls_total", "counter", "Gaps longer than the stall threshold.",
            ("route", "model")),
     Metric("semantic_health_stream_deadlines_total", "counter",
@@ -431,11 +455,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("semantic_health_streams_total", "counter", "Streams with at least one content frame.", ("route", "model")),
     Metric("semantic_health_time_to_first_token_seconds", "histogram",
            "From forwarding the request to the first generated token (text, reasoning or tool call) of a stream.",
-           ("route", "model"), "seconds", SECONDS),
+           ("route", "model"), "seconds", SECONDS, exemplars=True),
     Metric("semantic_health_time_to_first_chunk_seconds", "histogram",
            "From forwarding the request to the first byte of a streamed body.",
            ("route", "provider", "model", "operation"), "seconds", SECONDS,
-           "gen_ai.client.operation.time_to_first_chunk"),
+           "gen_ai.client.operation.time_to_first_chunk", exemplars=True),
     Metric("semantic_health_time_per_output_token_seconds", "histogram",
            "Time between first and last content frame by output tokens less one, where usage is known.",
            ("route", "model"), "seconds", GAP_SECONDS),
@@ -487,6 +511,14 @@ METRICS: tuple[Metric, ...] = (
            ("route", "slo", "reason=slo_unjudged")),
     Metric("semantic_health_slo_objective_ratio", "gauge", "Share of exchanges that must meet the objective.",
            ("route", "slo")),
+    Metric("semantic_health_slo_threshold", "gauge",
+           "What the objective is judged against: seconds at most, or a score or ratio at least.",
+           ("route", "slo", "measure=slo_measure")),
+    Metric("semantic_health_prompts_total", "counter",
+           "Exchanges by class of prompt, and whether its length was reported or is estimated.",
+           ("route", "prompt", "basis")),
+    Metric("semantic_health_cost_budget_usd_per_hour", "gauge", "US dollars an hour that the route may cost.",
+           ("route",)),
     # The sidecar itself.
     Metric("semantic_health_unobserved_total", "counter", "Forwarded exchanges that have no record, by reason.",
            ("reason=unobserved",)),
@@ -509,6 +541,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("semantic_health_label_overflow_total", "counter", "Label values counted as `other`, past a bound.",
            ("metric",)),
     Metric("semantic_health_export_failures_total", "counter", "OTLP exports that failed."),
+    Metric("semantic_health_telemetry_dropped_total", "counter",
+           "Spans, log records and points of metrics that no OTLP receiver took, by signal and reason.",
+           ("signal", "reason=telemetry_drop")),
     Metric("semantic_health_exchange_log_lost_total", "counter", "Records that the exchange log could not take."),
     Metric("semantic_health_build_info", "gauge", "Always 1.", ("version",)),
 )  # fmt: skip

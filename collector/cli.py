@@ -23,6 +23,8 @@ EXAMPLES = """examples:
   semhealth run --config semhealth.yaml
   semhealth demo --duration 20
   semhealth check semhealth.yaml
+  semhealth objectives suggest --url http://127.0.0.1:9464
+  semhealth grafana push --url https://grafana.example --dry-run
   semhealth inspect --json recorded.jsonl capture.har
   semhealth inspect --contract contract.yaml recorded.jsonl
 """
@@ -58,6 +60,34 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--contract", type=Path, metavar="FILE", help="try a contract; says what each rule found")
     inspect.add_argument("--config", type=Path, metavar="FILE")
     inspect.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+
+    objectives = commands.add_parser("objectives", help="what a route can promise")
+    of_objectives = objectives.add_subparsers(dest="of_objectives", metavar="COMMAND", required=True)
+    suggest = of_objectives.add_parser("suggest", help="propose objectives from the records of a running sidecar")
+    suggest.add_argument("--url", metavar="URL", default=None, help="its admin port (default http://127.0.0.1:9464)")
+    suggest.add_argument(
+        "--long-context-tokens", type=int, metavar="N", default=None, help="boundary of prompt classes (default 4000)"
+    )
+
+    grafana = commands.add_parser("grafana", help="the shipped dashboards in a Grafana")
+    of_grafana = grafana.add_subparsers(dest="of_grafana", metavar="COMMAND", required=True)
+    push = of_grafana.add_parser("push", help="put the dashboards there; a second time changes nothing")
+    push.add_argument("--url", required=True, metavar="URL", help="Grafana, such as https://grafana.example")
+    token = push.add_mutually_exclusive_group()
+    token.add_argument("--token-env", default="GRAFANA_TOKEN", metavar="NAME", help="variable with the token of a "
+                       "service account (default %(default)s)")  # fmt: skip
+    token.add_argument("--token", metavar="TOKEN", help="the token itself; other users see it in the process list")
+    push.add_argument("--folder", default="semhealth", metavar="TITLE", help="made where missing (default %(default)s)")
+    push.add_argument("--prometheus", metavar="URL", help="also a data source for it, as Grafana reaches it")
+    push.add_argument("--dry-run", action="store_true", help="change nothing; print what would")
+
+    drill = commands.add_parser("drill", help="try alerts with real faults, a real Prometheus and a real Alertmanager")
+    drill.add_argument("alerts", nargs="*", metavar="ALERT", help="alerts to try (default: all)")
+    drill.add_argument("--json", action="store_true", help="print the result as JSON")
+    drill.add_argument(
+        "--quiet", type=float, metavar="S", default=None,
+        help="seconds without a fault first (default: until every window is filled twice; 0 where alerts are named)",
+    )  # fmt: skip
 
     commands.add_parser("metrics", help="print the metric catalogue as Markdown")
 
@@ -98,6 +128,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _check(given.file)
             case "inspect":
                 return _inspect(given)
+            case "objectives":
+                return _suggest(given.url, given.long_context_tokens)
+            case "grafana":
+                return _push(given)
+            case "drill":
+                return _drill(given)
             case "metrics":
                 return _metrics()
             case "health":
@@ -195,15 +231,18 @@ def _demo(given: argparse.Namespace) -> int:
 
 
 def _check(path: Path) -> int:
-    from collector.config_file import check
+    from collector.config import routes_of
+    from collector.config_file import checked
+    from collector.objectives import described
 
-    problems = check(path)
+    settings, problems = checked(path)
     for problem in problems:
         print(problem)
     if problems:
         _say(f"semhealth: {path}: {len(problems)} problem{'s' if len(problems) > 1 else ''}")
         return USAGE
     print(f"{path}: no problems")
+    print(described(settings, routes_of(settings)))
     return OK
 
 
@@ -246,6 +285,58 @@ def _inspect(given: argparse.Namespace) -> int:
         _say(f"semhealth: {error}")
         return FAILED
     return FAILED if failed else OK
+
+
+def _suggest(url: str | None, long_context: int | None) -> int:
+    from collector.suggestion import SuggestionError, described, fetch
+
+    try:
+        records = fetch(f"http://{_admin_default()}" if url is None else url)
+    except SuggestionError as error:
+        _say(f"semhealth: {error}")
+        return FAILED
+    if not records:
+        _say("semhealth: the sidecar has no records yet; let traffic pass first")
+        return FAILED
+    sys.stdout.write(
+        described(records, Settings().analysis.long_context_tokens if long_context is None else long_context)
+    )
+    return OK
+
+
+def _push(given: argparse.Namespace) -> int:
+    from collector.grafana import GrafanaPushError, push
+
+    token = given.token if given.token is not None else os.environ.get(given.token_env, "")
+    if not token:
+        _say(f"semhealth: no token; set {given.token_env} to one of a Grafana service account")
+        return USAGE
+    try:
+        changes = push(given.url, token, given.folder, given.prometheus, dry_run=given.dry_run)
+    except GrafanaPushError as error:
+        _say(f"semhealth: {error}")
+        return FAILED
+    for change in changes:
+        print(change)
+    if given.dry_run:
+        print("dry run: nothing was changed")
+    return OK
+
+
+def _drill(given: argparse.Namespace) -> int:
+    import msgspec
+
+    from collector.drill.drill import chosen, drill, table
+    from collector.drill.stage import DrillError
+
+    quiet = 0.0 if given.quiet is None and given.alerts else given.quiet
+    try:
+        report = asyncio.run(drill(chosen(given.alerts), quiet, _say))
+    except DrillError as error:
+        _say(f"semhealth: {error}")
+        return FAILED
+    sys.stdout.write(f"{msgspec.json.encode(report).decode()}\n" if given.json else table(report))
+    return OK if report.is_good else FAILED
 
 
 def _metrics() -> int:

@@ -66,8 +66,12 @@ DialectName = Literal[
 OrcaFormat = Literal["TEXT", "JSON", "BIN", "text", "json", "bin"]
 
 
+PromptClass = Literal["short_prompt", "long_context"]
+ObjectiveProfile = Literal["strict", "none"]
+
+
 class RouteObjective(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a route promises of its exchanges. `at_most` goes with times, `at_least` with scores."""
+    """What a route promises of its exchanges. `at_most` goes with times, `at_least` with scores and ratios."""
 
     name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
     measure: Literal[
@@ -79,10 +83,12 @@ class RouteObjective(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         "answer_relevance",
         "groundedness",
         "errors",
+        "kv_cache_hit",
     ]
     share: Annotated[float, Meta(gt=0.0, lt=1.0)]  # of the exchanges that can be judged, which must meet it
     at_most: PositiveSeconds | None = None
     at_least: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+    prompts: PromptClass | None = None  # None: prompts of any length
 
 
 class ModelAlias(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -118,6 +124,8 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     orca: OrcaFormat | None = None  # ask the upstream for load reports in this format; None: do not ask
     labels: dict[str, str] = {}
     objectives: tuple[RouteObjective, ...] = ()
+    objective_profile: ObjectiveProfile | None = None  # None: that of all routes
+    cost_per_hour: Annotated[float, Meta(gt=0.0)] | None = None  # US dollars
     findings: FindingSettings = FindingSettings()  # as they stand: those of all routes
 
 
@@ -159,6 +167,7 @@ class Analysis(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     decoded_cap: Bytes = 256 * 1024 * 1024  # decoded bytes of a compressed stream
     records: Annotated[int, Meta(ge=0)] = 1000  # kept in memory
     window: PositiveSeconds = 300.0  # of the headline gauges
+    long_context_tokens: Annotated[int, Meta(ge=1)] = 4000  # a prompt of more is a long context, else a short prompt
 
 
 class TransformerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -210,8 +219,9 @@ class ValidatorSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Otlp(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """OTLP metrics. No endpoint, no export. Values left None follow the OTEL_* variables."""
+    """OTLP. No endpoint, no export. Values left None follow the OTEL_* variables."""
 
+    signals: tuple[Literal["metrics", "traces", "logs"], ...] = ("metrics", "traces", "logs")
     endpoint: str | None = None
     protocol: Literal["http/protobuf", "grpc"] | None = None
     interval: PositiveSeconds | None = None
@@ -257,6 +267,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     exporters: Exporters = Exporters()
     privacy: Privacy = Privacy()
     findings: FindingSettings = FindingSettings()  # of routes that say nothing of their own
+    objective_profile: ObjectiveProfile = "none"  # of routes that say nothing of their own
     prices: str | None = None  # a YAML file of prices, looked at before those that are shipped
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -113,6 +113,11 @@ def check(path: Path, environ: Mapping[str, str] | None = None) -> list[Problem]
     return _assemble(path, environ, (), {})[1]
 
 
+def checked(path: Path) -> tuple[Settings, list[Problem]]:
+    """The settings of a file alone, and its problems; with problems the settings are not what was meant."""
+    return _assemble(path, None, (), {})
+
+
 def variable_warnings(environ: Mapping[str, str], settings: Settings | None = None) -> list[str]:
     """A sentence for each SEMHEALTH_ variable that means nothing."""
     known = {*VARIABLES, FILE_VARIABLE, KEY_VARIABLE}
@@ -536,7 +541,7 @@ FILES = {
 }
 BOUND_OF_MEASURE = {
     **dict.fromkeys(("duration", "first_token", "jitter"), "at_most"),
-    **dict.fromkeys(("context_relevance", "answer_relevance", "groundedness"), "at_least"),
+    **dict.fromkeys(("context_relevance", "answer_relevance", "groundedness", "kv_cache_hit"), "at_least"),
 }
 LEAST_MEMORY = 64 * 1024 * 1024  # an interpreter with its validators does not fit in less
 LEAST_HEAD = 1024

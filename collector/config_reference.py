@@ -72,16 +72,26 @@ DESCRIPTIONS: dict[str, str] = {
         "that asks by itself passes, and is answered, as if this were not set. Reports in trailers are not read; "
         "vLLM adds none to streams."
     ),
-    "routes[].objectives": "What the route promises; judged per exchange, see docs/metrics.md.",
+    "routes[].objectives": "What the route promises; judged per exchange, see docs/objectives.md.",
     "routes[].objectives[].name": "Value of the label `slo`. Names must differ within a route.",
     "routes[].objectives[].measure": (
         "What is judged: `duration`, `first_token` and `jitter` (deviation of gaps) with `at_most`; "
-        "`context_relevance`, `answer_relevance` and `groundedness` with `at_least`; "
+        "`context_relevance`, `answer_relevance`, `groundedness` and `kv_cache_hit` with `at_least`; "
         "`validity` and `errors` with neither."
     ),
     "routes[].objectives[].share": "Share of the exchanges that must meet it, between 0 and 1.",
     "routes[].objectives[].at_most": "The longest time that meets it.",
     "routes[].objectives[].at_least": "The lowest score that meets it, up to 1.",
+    "routes[].objectives[].prompts": (
+        "Prompts that it is about, by their length: `analysis.long_context_tokens` is the boundary. Left out: all."
+    ),
+    "routes[].objective_profile": (
+        "As `objective_profile` below, for this route. Its own objectives come first: one of the same name replaces "
+        "that of the profile."
+    ),
+    "routes[].cost_per_hour": (
+        "US dollars an hour that the route may cost, by the price table. Models without a price cost nothing here."
+    ),
     "routes[].findings": "As `findings` below, for this route alone; it replaces them as a whole.",
     **_FINDINGS_OF_ROUTES,
     "routes[].labels": "Fixed labels for the metrics of this route.",
@@ -132,6 +142,10 @@ DESCRIPTIONS: dict[str, str] = {
     "analysis.decoded_cap": "Decoded bytes of a compressed stream.",
     "analysis.records": "Recent records kept in memory for `/records`.",
     "analysis.window": "Time over which the headline gauges look back.",
+    "analysis.long_context_tokens": (
+        "A prompt of more input tokens is a `long_context`, else a `short_prompt`, for objectives. Where the provider "
+        "reports none, a quarter of the request's bytes is taken, and counted as estimated."
+    ),
     "embedder": "What scores relevance.",
     "embedder.kind": (
         "`use` is the multilingual Universal Sentence Encoder that comes with semhealth; `sentence-transformers` a "
@@ -182,13 +196,17 @@ DESCRIPTIONS: dict[str, str] = {
         "Schema calls it an annotation, and providers do not enforce all of them."
     ),
     "exporters": "Where readings go beside `/metrics`.",
-    "exporters.otlp": "OTLP metrics. What is left out follows the standard `OTEL_*` variables; headers always do.",
+    "exporters.otlp": (
+        "OTLP: metrics, a span per exchange, and log records of findings. What is left out follows the standard "
+        "`OTEL_*` variables; headers, certificates and compression always do."
+    ),
+    "exporters.otlp.signals": "Which of them are exported.",
     "exporters.otlp.endpoint": (
         "Address of the receiver, `http(s)://host:port`, or `host:port` with grpc. No endpoint here and in the "
         "environment: no export."
     ),
     "exporters.otlp.protocol": "How to speak to it.",
-    "exporters.otlp.interval": "Time between exports.",
+    "exporters.otlp.interval": "Time between exports of metrics; spans and log records wait for 5s, or for less here.",
     "exporters.otlp.timeout": "Longest time for one export.",
     "exporters.exchange_log": "One JSON line per exchange, without texts; mode 0600, reopened on SIGHUP.",
     "exporters.exchange_log.path": "The file. No log when left out.",
@@ -203,6 +221,10 @@ DESCRIPTIONS: dict[str, str] = {
     "privacy.hmac_key_env": "Name of the environment variable that holds the key for `hmac`.",
     "findings": "Which findings are made, and from where on, on routes that have no `findings` of their own.",
     **_FINDINGS_OF_ALL,
+    "objective_profile": (
+        "Objectives of routes beside those that they state. `strict` takes the values of the source documents "
+        "(docs/objectives.md), which a public API does not keep; `none` has none."
+    ),
     "prices": (
         "A YAML file of prices, looked at before the table that is shipped (`collector/prices.yaml`, which explains "
         "its shape). A model that neither has is given no cost."

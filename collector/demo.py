@@ -35,7 +35,7 @@ async def run(settings: Settings, simulator: str | None, rate: float, duration: 
     listening = bind_tcp("simulator", simulator if simulator is not None else "127.0.0.1:0")
     host, port = listening.getsockname()[:2]
     api = f"http://{host}:{port}"
-    settings = msgspec.structs.replace(settings, upstream=api, log_level="warning")
+    settings = msgspec.structs.replace(settings, upstream=api, log_level="warning", objective_profile="strict")
     supervisor = Supervisor(settings)
     addresses = supervisor.addresses
     settings = msgspec.structs.replace(settings, listen=addresses["listen"], admin=addresses["admin"])

@@ -29,7 +29,8 @@ class RequestSeen(Struct, frozen=True, array_like=True, tag="q", gc=False):
     """A request head has arrived in full. `at` is monotonic seconds, `wall` Unix seconds (0 for a recording that does
     not say).
 
-    `head` is the client's bytes up to and including the empty line; its body follows as `BytesSeen`.
+    `head` is the client's bytes up to and including the empty line; its body follows as `BytesSeen`. `span_id` is what
+    `traceparent` was given as its parent, where the proxy rewrites it.
     """
 
     id: int
@@ -37,6 +38,7 @@ class RequestSeen(Struct, frozen=True, array_like=True, tag="q", gc=False):
     wall: float
     route: str
     head: bytes
+    span_id: str | None = None
 
 
 class ResponseSeen(Struct, frozen=True, array_like=True, tag="p", gc=False):
@@ -607,6 +609,30 @@ class Exchange(Struct, frozen=True):
     is_deprecated: bool = False  # the response warns that what was asked for will go away
     request_headers: Headers = Headers()
     client_timeout: float | None = None  # seconds, as the request states it
+    span_id: str | None = None  # that the upstream was told as its parent
+    response_id: str | None = None  # the provider's id of the answer, from its body
+
+
+class TraceParent(Struct, frozen=True):
+    """Where the client stands in a trace (W3C Trace Context): lower-case hex ids, and its `tracestate` as told."""
+
+    trace_id: str
+    span_id: str
+    is_sampled: bool
+    state: str = ""
+
+
+class SpanFacts(Struct, frozen=True):
+    """What a span is made of beside the record; no content. Times are Unix seconds."""
+
+    record: Record
+    started: float
+    ended: float
+    parent: TraceParent | None = None
+    span_id: str | None = None  # None: any
+    response_id: str | None = None
+    max_output_tokens: int | None = None
+    output_type: str | None = None  # as gen_ai.output.type has it
 
 
 ANY_PROVIDER = "*"  # in a price table: whoever serves the model
@@ -635,13 +661,17 @@ class Price(Struct, frozen=True):
 
 
 class Objective(Struct, frozen=True):
-    """What a route promises of its exchanges: `measure` at most or at least so much, for a `share` of them."""
+    """What a route promises of its exchanges: `measure` at most or at least so much, for a `share` of them.
+
+    `prompts` is the class of prompts that it is about, None for all.
+    """
 
     name: str
     measure: str
     share: float
     at_most: float | None = None
     at_least: float | None = None
+    prompts: str | None = None
 
 
 class Reading(Struct, frozen=True, array_like=True, gc=False):
@@ -654,7 +684,9 @@ class Reading(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Exporter(Protocol):
-    def record(self, reading: Reading) -> None: ...
+    """`trace_id` is of the sampled trace that the reading comes from, for exemplars."""
+
+    def record(self, reading: Reading, trace_id: str | None = None) -> None: ...
 
 
 class EmbeddingModel(Struct, frozen=True, array_like=True):

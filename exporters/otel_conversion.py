@@ -1,4 +1,4 @@
-"""Prometheus families → OTLP metrics by the OpenTelemetry SDK's own types, and the exporters that send them."""
+"""Prometheus families → OTLP metrics by the OpenTelemetry SDK's own types."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from opentelemetry.sdk.metrics.export import (
     Histogram,
     HistogramDataPoint,
     Metric,
-    MetricExporter,
-    MetricExportResult,
     MetricsData,
     NumberDataPoint,
     ResourceMetrics,
@@ -55,16 +53,14 @@ Labels = Mapping[str, str]
 class Conversion:
     """Converts what a registry collects. Totals are cumulative since `started` (Unix seconds).
 
-    `latest` takes the newer of the conventions' names. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over the
-    resource's own service.name, service.version and service.instance.id.
+    `latest` takes the newer of the conventions' names.
     """
 
     def __init__(self, *, version: str, instance: str, started: float, latest: bool) -> None:
         self._latest = latest
         self._started = int(started * 1e9)
-        self._scope = InstrumentationScope(SERVICE, version, LATEST_SCHEMA_URL if latest else SCHEMA_URL)
-        ours = {"service.name": SERVICE, "service.version": version, "service.instance.id": instance}
-        self._resource = Resource.create(ours).merge(OTELResourceDetector().detect())
+        self._scope = scope_of(version, latest)
+        self._resource = resource_of(version, instance)
 
     def metrics_data(self, families: Iterable[Family], now: float) -> MetricsData:
         """Everything that has points, as of `now` (Unix seconds)."""
@@ -130,22 +126,13 @@ def _conventional(labels: Labels) -> Labels:
     }
 
 
-def make_exporter(protocol: str, endpoint: str, timeout: float) -> MetricExporter:
-    """The OpenTelemetry exporter of a protocol. Headers, TLS and compression follow its OTEL_* variables."""
-    if protocol == "grpc":
-        # gRPC takes 15 MB: it is loaded only when asked for.
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415
-            OTLPMetricExporter as GrpcExporter,
-        )
-
-        return GrpcExporter(endpoint=endpoint, timeout=timeout)
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - one of the two is needed
-        OTLPMetricExporter as HttpExporter,
-    )
-
-    return HttpExporter(endpoint=endpoint, timeout=timeout)
+def resource_of(version: str, instance: str) -> Resource:
+    """What all signals say of the sidecar. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over its own
+    service.name, service.version and service.instance.id."""
+    ours = {"service.name": SERVICE, "service.version": version, "service.instance.id": instance}
+    return Resource.create(ours).merge(OTELResourceDetector().detect())
 
 
-def export(exporter: MetricExporter, metrics_data: MetricsData) -> bool:
-    """Send, with the exporter's own retries, until its timeout. True when it was taken."""
-    return exporter.export(metrics_data) is MetricExportResult.SUCCESS
+def scope_of(version: str, latest: bool) -> InstrumentationScope:
+    """The scope of all signals, with the schema of the conventions' names."""
+    return InstrumentationScope(SERVICE, version, LATEST_SCHEMA_URL if latest else SCHEMA_URL)

@@ -21,14 +21,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
 from collector.catalogue import LABELS, METRICS, Label, Metric, label_names, label_rules
 from collector.model import Clock, Reading
+from exporters.exposition import EOF, after, heads, number, prefix
 
 OTHER = "other"  # a value beyond its label's bound, or beyond the bound on series
 INVALID = "invalid"  # a value that is no printable text
 UNKNOWN = "unknown"  # a value that was not given
+TRACE_ID = "trace_id"  # of an exemplar (opentelemetry-specification, compatibility with Prometheus)
 
 LABEL_BYTES = 128  # a longer label value is cut
 EXTRA_BOUND = 100  # values kept of each label that the user configured
@@ -39,12 +42,14 @@ SLICE_READINGS = 100  # readings kept per slice for a median; above it a random 
 LARGEST = sys.float_info.max
 LABEL_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
 RATE_LIMITS = "semantic_health_rate_limit_"
 RESET = "semantic_health_rate_limit_reset_timestamp_seconds"
 DROPPED = "semantic_health_readings_dropped_total"
 OVERFLOW = "semantic_health_label_overflow_total"
 
-Take = Callable[[float], None]
+Take = Callable[[float, str | None], None]  # a value, and the trace that it comes from
 Values = tuple[str, ...]
 
 
@@ -67,6 +72,7 @@ class PrometheusExporter:
         self._lock = threading.RLock()  # around what is not a known series
         self._extra = tuple(Label(name, "configured label", bound=EXTRA_BOUND) for name in extra_labels)
         self._resets: dict[Values, float] = {}  # when each rate limit is full again; bounded by the series
+        self._sources: list[_Source] = []  # one per metric of the catalogue
         self._families = {metric.name: self._family(metric, window, clock) for metric in METRICS}
         self._related = {name: tuple(self._counters_beside(family)) for name, family in self._families.items()}
         self._known: dict[str, set[str]] = {}  # values kept of each open label, bounded by Label.bound
@@ -85,13 +91,16 @@ class PrometheusExporter:
                 for values in product(*(rule.values or () for rule in family.rules)):
                     self._create(family, values)
 
-    def record(self, reading: Reading) -> None:
-        """Take one reading. What is not a finite number, or negative where that cannot be, is dropped and counted."""
+    def record(self, reading: Reading, trace_id: str | None = None) -> None:
+        """Take one reading. What is not a finite number, or negative where that cannot be, is dropped and counted.
+
+        `trace_id` becomes an exemplar of the metrics that have some; give only such as are sampled.
+        """
         take = self._takers.get((reading.metric, reading.labels, reading.extra))
         if take is not None and 0.0 <= reading.value <= LARGEST:
-            take(reading.value)
+            take(reading.value, trace_id)
         else:
-            self._record_with_care(reading)
+            self._record_with_care(reading, trace_id)
 
     def add(self, metric: str, amount: float = 1.0, labels: tuple[str, ...] = ()) -> None:
         """Record one reading, for counts that no exchange brings."""
@@ -103,11 +112,17 @@ class PrometheusExporter:
             encode, content_type = choose_encoder(accept)
         except TypeError:  # a version that is no version
             return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
-        return encode(self.registry), content_type
+        is_openmetrics = content_type.startswith(OPENMETRICS)
+        if not (is_openmetrics or content_type.startswith("text/plain")):
+            return encode(self.registry), content_type
+        lines = [line for source in self._sources for line in source.lines(is_openmetrics)]
+        if is_openmetrics:
+            lines.append(EOF)
+        return "".join(lines).encode(), content_type
 
     # ------------------------------------------------------------ readings of series not met before
 
-    def _record_with_care(self, reading: Reading) -> None:
+    def _record_with_care(self, reading: Reading, trace_id: str | None) -> None:
         with self._lock:
             family = self._families.get(reading.metric)
             if family is None:
@@ -118,7 +133,7 @@ class PrometheusExporter:
             if take is None:
                 self._count_one(DROPPED, reading.metric)
             else:
-                take(reading.value)
+                take(reading.value, trace_id)
 
     def _admit(self, family: _Family, labels: Values, extra: Values) -> Take | None:
         """The series of these labels, made when new; None when there is no room."""
@@ -191,7 +206,7 @@ class PrometheusExporter:
         take = self._series.get((counter, (label,)))
         if take is None:
             take = self._create(self._families[counter], (label,))  # as many as the catalogue has metrics
-        take(1.0)
+        take(1.0, None)
 
     # ------------------------------------------------------------ from the catalogue
 
@@ -202,14 +217,15 @@ class PrometheusExporter:
         source: _Source
         match metric.kind:
             case "counter":
-                source = _Counters(metric, names)
+                source = _Counters(metric, names, clock)
             case "histogram":
-                source = _Histograms(metric, names)
+                source = _Histograms(metric, names, clock)
             case "gauge":
                 source = _Gauges(metric, names, clock, self._resets if metric.name.startswith(RATE_LIMITS) else None)
             case "window_ratio" | "window_median":
                 source = _Windows(metric, names, window, clock, self._refuse)
         self.registry.register(source)
+        self._sources.append(source)
         return _Family(metric, rules, has_extra, source.cost, source.lowest, source.series, _start_together(rules))
 
     def _counters_beside(self, family: _Family) -> Iterator[tuple[_Family, tuple[int, ...]]]:
@@ -272,90 +288,150 @@ def _check_labels(names: Sequence[str]) -> None:
 
 
 class _Source(Collector, Protocol):
-    """The series of one metric. `series` gives what takes readings of these labels; `lowest` is what it can take."""
+    """The series of one metric. `series` gives what takes readings of these labels; `lowest` is what it can take.
+
+    `lines` are what prometheus-client makes of what `collect` gives.
+    """
 
     cost: int
     lowest: float
 
     def series(self, labels: Values) -> Take: ...
+    def lines(self, is_openmetrics: bool) -> Iterable[str]: ...
 
 
 class _Counters:
     cost = 1
     lowest = 0.0
 
-    def __init__(self, metric: Metric, names: Values) -> None:
+    def __init__(self, metric: Metric, names: Values, clock: Clock) -> None:
         self._metric = metric
         self._names = names
+        self._wall = clock.wall if metric.exemplars else None
+        self._heads = heads(self._new_family())
         self._totals: dict[Values, Total] = {}  # by admitted series
+        self._prefixes: dict[Values, str] = {}
+
+    def _new_family(self) -> CounterMetricFamily:
+        metric = self._metric
+        return CounterMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
 
     def series(self, labels: Values) -> Take:
-        total = self._totals[labels] = Total()
+        self._prefixes[labels] = prefix(self._metric.name, self._names, labels)
+        total = self._totals[labels] = Total(self._wall)
         return total.add
 
     def collect(self) -> Iterable[Family]:
-        metric = self._metric
-        family = CounterMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
+        family = self._new_family()
         for labels, total in self._totals.copy().items():
-            family.add_metric(labels, total.value)
+            family.add_metric(labels, total.value, exemplar=total.exemplar)
         yield family
+
+    def lines(self, is_openmetrics: bool) -> Iterable[str]:
+        yield self._heads[is_openmetrics]
+        for labels, total in self._totals.copy().items():
+            end = after(total.exemplar) if is_openmetrics else "\n"
+            yield self._prefixes[labels] + number(total.value) + end
 
 
 class Total:
-    """A sum that grows. (prometheus-client's own takes three times as long to do so.)"""
+    """A sum that grows. (prometheus-client's own takes three times as long to do so.)
 
-    __slots__ = ("_lock", "value")
+    With `wall`, which tells Unix seconds, it keeps the last reading above 0 that came with a trace as its exemplar.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_lock", "_wall", "exemplar", "value")
+
+    def __init__(self, wall: Callable[[], float] | None = None) -> None:
         self.value = 0.0
+        self.exemplar: Exemplar | None = None
+        self._wall = wall
         self._lock = threading.Lock()
 
-    def add(self, value: float) -> None:
+    def add(self, value: float, trace_id: str | None = None) -> None:
         with self._lock:
             self.value += value
+        if trace_id is not None and self._wall is not None and value > 0.0:
+            self.exemplar = Exemplar({TRACE_ID: trace_id}, value, self._wall())
 
 
 class _Histograms:
     lowest = 0.0
 
-    def __init__(self, metric: Metric, names: Values) -> None:
+    def __init__(self, metric: Metric, names: Values, clock: Clock) -> None:
         self.cost = len(metric.buckets) + 3  # +Inf, sum and count
         self._metric = metric
         self._names = names
+        self._wall = clock.wall if metric.exemplars else None
         self._bounds = tuple(metric.buckets)
         bounds = (*metric.buckets, math.inf)
         self._told = tuple(floatToGoString(bound) for bound in bounds)  # type: ignore[no-untyped-call] # theirs
+        self._heads = heads(self._new_family())
         self._spreads: dict[Values, Spread] = {}  # by admitted series
+        self._prefixes: dict[Values, tuple[list[str], str, str]] = {}  # of each bucket, the count and the sum
+
+    def _new_family(self) -> HistogramMetricFamily:
+        metric = self._metric
+        return HistogramMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
 
     def series(self, labels: Values) -> Take:
-        spread = self._spreads[labels] = Spread(self._bounds)
+        name, names = self._metric.name, self._names
+        self._prefixes[labels] = (
+            [prefix(f"{name}_bucket", (*names, "le"), (*labels, bound)) for bound in self._told],
+            prefix(f"{name}_count", names, labels),
+            prefix(f"{name}_sum", names, labels),
+        )
+        spread = self._spreads[labels] = Spread(self._bounds, self._wall)
         return spread.add
 
     def collect(self) -> Iterable[Family]:
-        metric = self._metric
-        family = HistogramMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
+        family = self._new_family()
         for labels, spread in self._spreads.copy().items():
             counts, total = spread.read()
-            buckets = list(zip(self._told, map(float, accumulate(counts)), strict=True))
-            family.add_metric(labels, buckets=buckets, sum_value=total)
+            # An exemplar comes as a third element; prometheus-client takes None for none.
+            buckets = list(zip(self._told, map(float, accumulate(counts)), spread.exemplars, strict=True))
+            family.add_metric(labels, buckets, total)  # type: ignore[arg-type] # None is no exemplar to it
         yield family
+
+    def lines(self, is_openmetrics: bool) -> Iterable[str]:
+        yield self._heads[is_openmetrics]
+        for labels, spread in self._spreads.copy().items():
+            buckets, count, whole = self._prefixes[labels]
+            counts, total = spread.read()
+            below = [number(float(each)) for each in accumulate(counts)]
+            if is_openmetrics:
+                for start, told, exemplar in zip(buckets, below, spread.exemplars, strict=True):
+                    yield start + told + after(exemplar)
+            else:
+                for start, told in zip(buckets, below, strict=True):
+                    yield f"{start}{told}\n"
+            yield f"{count}{below[-1]}\n"
+            yield f"{whole}{number(total)}\n"
 
 
 class Spread:
-    """How many readings lay in each bucket, the last one open, and their sum."""
+    """How many readings lay in each bucket, the last one open, and their sum.
 
-    __slots__ = ("_bounds", "_counts", "_lock", "_total")
+    With `wall`, which tells Unix seconds, each bucket keeps its last reading that came with a trace as its exemplar.
+    """
 
-    def __init__(self, bounds: Sequence[float]) -> None:
+    __slots__ = ("_bounds", "_counts", "_lock", "_total", "_wall", "exemplars")
+
+    def __init__(self, bounds: Sequence[float], wall: Callable[[], float] | None = None) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
+        self._wall = wall
+        self.exemplars: list[Exemplar | None] = [None] * (len(bounds) + 1)
         self._lock = threading.Lock()
 
-    def add(self, value: float) -> None:
+    def add(self, value: float, trace_id: str | None = None) -> None:
+        place = bisect_left(self._bounds, value)
         with self._lock:
-            self._counts[bisect_left(self._bounds, value)] += 1
+            self._counts[place] += 1
             self._total += value
+        if trace_id is not None and self._wall is not None:
+            self.exemplars[place] = Exemplar({TRACE_ID: trace_id}, value, self._wall())
 
     def read(self) -> tuple[list[int], float]:
         """The counts, none of them cumulative, and the sum."""
@@ -377,30 +453,46 @@ class _Gauges:
         self._names = names
         self._clock = clock
         self._resets = resets
+        self._heads = heads(self._new_family())
+        self._prefixes: dict[Values, str] = {}
         # Value, monotonic and Unix seconds, of each series that was admitted.
         self._last: dict[Values, tuple[float, float, float]] = {}
 
+    def _new_family(self) -> GaugeMetricFamily:
+        metric = self._metric
+        return GaugeMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
+
     def series(self, labels: Values) -> Take:
+        self._prefixes[labels] = prefix(self._metric.name, self._names, labels)
         clock, last = self._clock, self._last
         resets = self._resets if self._metric.name == RESET else None
 
-        def take(value: float) -> None:
+        def take(value: float, _: str | None) -> None:
             last[labels] = (value, clock.monotonic(), clock.wall())
             if resets is not None:
                 resets[labels] = value
 
         return take
 
-    def collect(self) -> Iterable[Family]:
-        family = GaugeMetricFamily(self._metric.name, self._metric.help, labels=self._names, unit=self._metric.unit)
+    def _shown(self) -> Iterator[tuple[Values, float]]:
         now, wall = self._clock.monotonic(), self._clock.wall()
         for labels, (value, set_at, set_wall) in self._last.copy().items():
             is_old = self._metric.lives is not None and now - set_at >= self._metric.lives
             reset = self._resets.get(labels) if self._resets is not None else None
             is_past = reset is not None and set_wall < reset <= wall
             if not (is_old or is_past):
-                family.add_metric(labels, value)
+                yield labels, value
+
+    def collect(self) -> Iterable[Family]:
+        family = self._new_family()
+        for labels, value in self._shown():
+            family.add_metric(labels, value)
         yield family
+
+    def lines(self, is_openmetrics: bool) -> Iterable[str]:
+        yield self._heads[is_openmetrics]
+        for labels, value in self._shown():
+            yield f"{self._prefixes[labels]}{number(value)}\n"
 
 
 class _Windows:
@@ -417,14 +509,28 @@ class _Windows:
         self._width = window / SLICES
         self._clock = clock
         self._refuse = refuse
+        self._heads = [heads(family) for family in self._new_families()]
         self._windows: dict[Values, Window] = {}  # by admitted series
+        self._prefixes: dict[Values, tuple[str, str]] = {}  # of the value and of the number of observations
+
+    def _new_families(self) -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+        metric = self._metric
+        return (
+            GaugeMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit),
+            GaugeMetricFamily(f"{metric.name}_observations", f"Observations behind {metric.name}.", labels=self._names),
+        )
 
     def series(self, labels: Values) -> Take:
+        name = self._metric.name
+        self._prefixes[labels] = (
+            prefix(name, self._names, labels),
+            prefix(f"{name}_observations", self._names, labels),
+        )
         is_ratio = self._metric.kind == "window_ratio"
         window = self._windows[labels] = Window(self._width, 0 if is_ratio else SLICE_READINGS)
         clock = self._clock
 
-        def take(value: float) -> None:
+        def take(value: float, _: str | None) -> None:
             if is_ratio and value > 1.0:
                 self._refuse(self._metric.name)
             else:
@@ -432,20 +538,32 @@ class _Windows:
 
         return take
 
-    def collect(self) -> Iterable[Family]:
-        metric = self._metric
-        values = GaugeMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
-        observations = GaugeMetricFamily(
-            f"{metric.name}_observations", f"Observations behind {metric.name}.", labels=self._names
-        )
+    def _shown(self) -> Iterator[tuple[Values, float, float]]:
+        """Labels, value and number of observations of each window that is not empty."""
         now = self._clock.monotonic()
         for labels, window in self._windows.copy().items():
             slices = window.slices(now)
             if slices:
-                values.add_metric(labels, mean(slices) if metric.kind == "window_ratio" else median(slices))
-                observations.add_metric(labels, float(sum(piece.count for piece in slices)))
+                value = mean(slices) if self._metric.kind == "window_ratio" else median(slices)
+                yield labels, value, float(sum(piece.count for piece in slices))
+
+    def collect(self) -> Iterable[Family]:
+        values, observations = self._new_families()
+        for labels, value, count in self._shown():
+            values.add_metric(labels, value)
+            observations.add_metric(labels, count)
         yield values
         yield observations
+
+    def lines(self, is_openmetrics: bool) -> Iterable[str]:
+        shown = list(self._shown())
+        of_values, of_observations = self._heads
+        yield of_values[is_openmetrics]
+        for labels, value, _ in shown:
+            yield f"{self._prefixes[labels][0]}{number(value)}\n"
+        yield of_observations[is_openmetrics]
+        for labels, _, count in shown:
+            yield f"{self._prefixes[labels][1]}{number(count)}\n"
 
 
 class Slice:

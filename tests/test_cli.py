@@ -18,7 +18,7 @@ import pytest
 from collector.catalogue import METRICS
 from collector.cli import main
 
-COMMANDS = ("run", "demo", "check", "inspect", "metrics", "health")
+COMMANDS = ("run", "demo", "check", "inspect", "objectives", "grafana", "metrics", "health")
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def test_help_shows_every_command_and_examples(capsys: pytest.CaptureFixture[str
         main(["--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    assert all(f"\n    {command} " in shown for command in COMMANDS)
+    assert set(COMMANDS) <= {line.split()[0] for line in shown.splitlines() if line.startswith("    ")}
     assert "semhealth run --upstream https://api.openai.com" in shown
 
 
@@ -163,7 +163,10 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 def test_check_finds_no_problem_in_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "good.yaml", "upstream: https://api.openai.com\nanalysis: {stall_threshold: 2s}\n")
     assert main(["check", file]) == 0
-    assert capsys.readouterr().out == f"{file}: no problems\n"
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"{file}: no problems"
+    assert said[2] == "route default: / → https://api.openai.com"
+    assert "no objectives" in said[3]
 
 
 def test_check_prints_every_problem_with_its_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

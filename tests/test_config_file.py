@@ -328,6 +328,7 @@ def other_value(keys: Keys, type_: inspect.Type, tmp_path: Path) -> str:
         "prices": str(tmp_path / "prices.yaml"),
         "routes[].objectives[].measure": "first_token",
         "routes[].findings.profile": "strict",
+        "objective_profile": "strict",
         "findings.profile": "strict",
         "embedder.kind": "none",
         "embedder.http.url": "http://127.0.0.1:8081/v1/embeddings",

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
-from tools.dashboards import dashboard_json
-from tools.overview import OVERVIEW
+from tools.dashboards.grafana import dashboard_json
+from tools.dashboards.limits import LIMITS_AND_COST
+from tools.dashboards.overview import OVERVIEW
+from tools.dashboards.semantic import SEMANTIC
+from tools.dashboards.sidecar import SIDECAR
+from tools.dashboards.streams import STREAMS
+from tools.dashboards.upstream import UPSTREAM
 
 DASHBOARDS = Path(__file__).resolve().parent.parent / "dashboards"
-ALL = (OVERVIEW,)
+ALL = (OVERVIEW, SEMANTIC, STREAMS, UPSTREAM, LIMITS_AND_COST, SIDECAR)
 
 
 def built() -> dict[Path, str]:
     """The files as they should be."""
-    return {
-        DASHBOARDS / f"{each.uid}.json": json.dumps(dashboard_json(each), indent=2, sort_keys=True) + "\n"
-        for each in ALL
-    }
+    return {DASHBOARDS / f"{each.uid}.json": dashboard_json(each) for each in ALL}
 
 
 def main(arguments: list[str]) -> int:

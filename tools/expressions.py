@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from collector.catalogue import BY_NAME, Kind, Metric, label_names, label_rules
 
 WINDOW = "$__rate_interval"
 WHOLE_TIME = "$__range"  # all that is looked at, for tables
+DAY = 86_400  # seconds
+NEW_FOR = "10m"  # how long something that appeared counts as new
+GHOSTS = "legacy_layer_.+"  # what deploy/prometheus.yml renames the series of a retired layer to (R22)
 TARGET_LABELS = ("job", "instance")  # every scraped series has them
 VARIABLES = ("job", "instance", "route", "model")  # dashboard variables of the labels with the same names
 PARTS: dict[Kind, tuple[str, ...]] = {
@@ -62,6 +67,16 @@ def increase(series: str, *by: str, **wanted: str | tuple[str, ...]) -> str:
     return _summed("increase", series, by, wanted)
 
 
+def events(counter: str, *by: str, **wanted: str | tuple[str, ...]) -> str:
+    """How often something rare happened in the interval of one point, its first time included, by labels.
+
+    `increase` does not see the first event of a series, which is there only from then on.
+    """
+    _demand(counter, by, "counter")
+    series = select(counter, **wanted)
+    return f"sum {_by(by)}(({series} unless {series} offset {WINDOW}) or increase({series}[{WINDOW}]))"
+
+
 def most(number: int, series: str, *by: str) -> str:
     """The labels with the highest growth over the time that is looked at."""
     _demand(series, by, "counter")
@@ -95,6 +110,43 @@ def latest(how: str, gauge: str, *by: str) -> str:
 def ratio(top: str, bottom: str) -> str:
     """A ratio that has no series, rather than NaN, where there is nothing below the line."""
     return f"{top} / ({bottom} > 0)"
+
+
+def exhaustion(gauge: str, *by: str) -> str:
+    """Seconds until a gauge reaches 0 at its present pace, the shortest by labels; none where it is a day off."""
+    _demand(gauge, by, "gauge")
+    series = select(gauge)
+    return f"min {_by(by)}({series} / (-deriv({series}[{WINDOW}]) > 0)) < {DAY}"
+
+
+def appeared(counter: str, group: str, member: str) -> str:
+    """Members of a group that count now and did not 10 minutes before, when the group did count."""
+    _demand(counter, (group, member), "counter")
+    now = f"rate({select(counter)}[{WINDOW}])"
+    then = f"rate({select(counter)}[{WINDOW}] offset {NEW_FOR})"
+    fresh = f"sum by ({group}, {member}) ({now}) > 0 unless sum by ({group}, {member}) ({then}) > 0"
+    return f"({fresh}) and on ({group}) sum by ({group}) ({then}) > 0"
+
+
+def ghosts() -> str:
+    """How many series each name of a retired layer still has, by target."""
+    return f'count by (__name__, job, instance) ({{__name__=~"{GHOSTS}", job=~"$job", instance=~"$instance"}})'
+
+
+def closed_values(expression: str, label: str) -> tuple[str, ...] | None:
+    """The values that a label of an expression's only metric can have; None where they are open."""
+    names = set(re.findall(r"\bsemantic_health_\w+", expression))
+    metrics = {metric_of(name).name for name in names}
+    if len(metrics) != 1:
+        return None
+    metric = BY_NAME[metrics.pop()]
+    rules = dict(zip(label_names(metric), label_rules(metric), strict=True))
+    return rules[label].values if label in rules else None
+
+
+def has_exemplars(expression: str) -> bool:
+    """Whether an expression reads a metric whose buckets, or total, carry trace ids."""
+    return any(metric_of(name).exemplars for name in re.findall(r"\bsemantic_health_\w+", expression))
 
 
 def _summed(function: str, series: str, by: tuple[str, ...], wanted: dict[str, str | tuple[str, ...]]) -> str:

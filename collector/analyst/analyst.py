@@ -32,6 +32,7 @@ from collector.measures import (
     usage,
     validity,
 )
+from collector.measures.objectives import LONG_CONTEXT
 from collector.model import (
     BytesSeen,
     ClientBlocked,
@@ -50,9 +51,12 @@ from collector.model import (
     RequestSeen,
     ResponseSeen,
     RuleSet,
+    SpanFacts,
+    TraceParent,
     ValidationTask,
     Validity,
 )
+from collector.signals.upstream import trace_parent
 
 log = logging.getLogger("semhealth.analyst")
 
@@ -88,6 +92,8 @@ class AnalysedRoute(Struct, frozen=True):
     findings: Policy = Policy()
     rules: RuleSet | None = None  # of the contract
     contract_loaded: bool | None = None  # None where the route states none
+    long_context: int = LONG_CONTEXT  # input tokens, above which a prompt is a long context
+    cost_per_hour: float | None = None  # US dollars that the route may cost
 
 
 class Worker:
@@ -118,6 +124,7 @@ class Analyst:
         judge: Judge,
         scorer: Scorer,
         clock: Clock,
+        trace: Callable[[SpanFacts], None] | None = None,
     ) -> None:
         self._rules = rules
         self._routes = routes
@@ -127,6 +134,7 @@ class Analyst:
         self._judge = judge
         self._scorer = scorer
         self._clock = clock
+        self._trace = trace
         self._workers: set[Worker] = set()
         self._pending: set[asyncio.Task[None]] = set()
         self._outcomes: Counter[str] = Counter()
@@ -140,7 +148,7 @@ class Analyst:
     def state_objectives(self) -> None:
         """Say what the routes promise, and whether their contracts are in force; once, before the first exchange."""
         for name, route in self._routes.items():
-            for reading in objectives.stated(name, route.objectives):
+            for reading in objectives.stated(name, route.objectives, route.cost_per_hour):
                 self._exporter.record(msgspec.structs.replace(reading, extra=route.extra))
             if route.contract_loaded is not None:
                 loaded = float(route.contract_loaded)
@@ -282,21 +290,29 @@ class Analyst:
             cost.readings(record, exchange.cost),
             signals.warnings(exchange),
             came_early,
-            objectives.readings(record, route.objectives),
+            objectives.readings(record, route.objectives, route.long_context),
             self._findings.readings(record, exchange.monotonic),
             self._drift.readings(scored, (record.route, model_label(record)), exchange.monotonic),
         )
         if found:
             self._finding_log.tell(record, found, exchange.monotonic)
+        parent = trace_parent(exchange.request_headers) if record.trace_id is not None else None
+        exemplar = parent.trace_id if parent is not None and parent.is_sampled else None
         take = self._exporter.record
         for reading in told:
-            take(msgspec.structs.replace(reading, extra=extra) if extra else reading)
+            known = msgspec.structs.replace(reading, extra=extra) if extra else reading
+            if exemplar is None:
+                take(known)
+            else:
+                take(known, exemplar)
         take(Reading("semantic_health_analysis_seconds", self._clock.monotonic() - exchange.monotonic))
         if record.timing.added is not None:
             take(Reading("semantic_health_proxy_added_seconds", record.timing.added))
         self._outcomes[record.outcome] += 1
         self.ledger.add(record)
         self._write(record)
+        if self._trace is not None:
+            self._trace(_span_facts(exchange, record, parent))
 
     # ------------------------------------------------------------ counts
 
@@ -361,6 +377,20 @@ def _readings(record: Record, fold: ExchangeFold, judged: Validity | None, score
         validity.readings(judged, where) if judged is not None else (),
         relevance.readings(scored, where),
         coverage.readings(scored, where),
+    )
+
+
+def _span_facts(exchange: Exchange, record: Record, parent: TraceParent | None) -> SpanFacts:
+    expectation = exchange.request.expectation
+    return SpanFacts(
+        record,
+        exchange.ended_at - (exchange.monotonic - exchange.started),
+        exchange.ended_at,
+        parent,
+        exchange.span_id,
+        exchange.response_id,
+        exchange.request.max_output_tokens,
+        None if expectation is None or expectation.is_text else "json",
     )
 
 

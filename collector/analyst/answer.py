@@ -11,6 +11,7 @@ from msgspec import Struct
 from collector import catalogue
 from collector.analyst.accumulate import NewDigest, Rhythm, Room, TextSum, well_formed
 from collector.analyst.correction import correction_ratio
+from collector.dialects.response_id import response_id
 from collector.model import (
     MAX_CALLS,
     MAX_CHOICES,
@@ -121,6 +122,7 @@ class Answer:
         self.first_byte: float | None = None
         self.first_visible: float | None = None
         self.model: str | None = None
+        self.response_id: str | None = None
         self.usage: ReportedUsage | None = None
         self.error: WireError | None = None
         self.prompt_blocked = False
@@ -303,6 +305,8 @@ class Answer:
             elif frame.kind == "close":
                 self._closed(frame)
             return
+        if self._data == 0 and self.dialect is not None and self.dialect.operation:
+            self.response_id = response_id(frame.data)
         delta = self.reader.read(frame) if self.reader is not None else None
         if type(delta) is TextPiece and frame.terminated:  # most
             self._data += 1

@@ -205,6 +205,8 @@ class ExchangeFold:
             is_deprecated=is_deprecated(said),
             request_headers=self.request.headers,
             client_timeout=client_timeout(self.request.headers),
+            span_id=self._seen.span_id,
+            response_id=answer.response_id,
         )
 
     # ------------------------------------------------------------ parts

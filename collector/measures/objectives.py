@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from msgspec import Struct
+
 from collector.model import Objective, Reading, Record
 
 Verdict = Literal[
-    "good", "bad", "not_answered", "not_streamed", "too_few_gaps", "unchecked", "unscored", "client_left",
+    "good", "bad", "not_answered", "not_streamed", "too_few_gaps", "unchecked", "unscored", "not_stated", "client_left",
     "client_fault",
 ]  # fmt: skip
+
+LONG_CONTEXT = 4000  # input tokens; longer prompts are long contexts
+BYTES_PER_TOKEN = 4  # of a request's body, where no tokens are reported
 
 ANSWERED = frozenset({"completed", "incomplete", "blocked"})
 BROKEN = frozenset({"truncated", "error_event"})
@@ -18,9 +23,15 @@ BROKEN = frozenset({"truncated", "error_event"})
 UPSTREAM_FAULTS = frozenset({"server_error", "overloaded", "timeout"})
 
 
-def readings(record: Record, objectives: Sequence[Objective]) -> Iterable[Reading]:
-    """One event per objective that applies to the exchange; a reason where it applies and cannot be judged."""
+def readings(record: Record, objectives: Sequence[Objective], long_context: int = LONG_CONTEXT) -> Iterable[Reading]:
+    """The class of the prompt, and one event per objective that applies to the exchange; a reason where it applies and
+    cannot be judged."""
+    prompt = prompt_of(record, long_context)
+    if prompt is not None:
+        yield Reading("semantic_health_prompts_total", 1.0, (record.route, prompt.name, prompt.basis))
     for objective in objectives:
+        if objective.prompts is not None and (prompt is None or objective.prompts != prompt.name):
+            continue
         verdict = judged(record, objective)
         if verdict in ("good", "bad"):
             yield Reading("semantic_health_slo_events_total", 1.0, (record.route, objective.name, verdict))
@@ -28,10 +39,32 @@ def readings(record: Record, objectives: Sequence[Objective]) -> Iterable[Readin
             yield Reading("semantic_health_slo_unjudged_total", 1.0, (record.route, objective.name, verdict))
 
 
-def stated(route: str, objectives: Sequence[Objective]) -> Iterable[Reading]:
+class Prompt(Struct, frozen=True):
+    """Which class a prompt is of, and whether its length was reported or is estimated."""
+
+    name: Literal["short_prompt", "long_context"]
+    basis: Literal["reported", "estimated"]
+
+
+def prompt_of(record: Record, long_context: int = LONG_CONTEXT) -> Prompt | None:
+    """The class of the prompt (R4) by its input tokens; None where the exchange is no model call."""
+    if record.dialect == "unknown":
+        return None
+    reported = record.usage.input_tokens if record.usage is not None else None
+    tokens = record.bytes_in / BYTES_PER_TOKEN if reported is None else reported
+    name: Literal["short_prompt", "long_context"] = "long_context" if tokens > long_context else "short_prompt"
+    return Prompt(name, "estimated" if reported is None else "reported")
+
+
+def stated(route: str, objectives: Sequence[Objective], cost_per_hour: float | None = None) -> Iterable[Reading]:
     """The objectives themselves, so that rules read thresholds as metrics."""
     for objective in objectives:
         yield Reading("semantic_health_slo_objective_ratio", objective.share, (route, objective.name))
+        bound = objective.at_least if objective.at_most is None else objective.at_most
+        if bound is not None:
+            yield Reading("semantic_health_slo_threshold", bound, (route, objective.name, objective.measure))
+    if cost_per_hour is not None:
+        yield Reading("semantic_health_cost_budget_usd_per_hour", cost_per_hour, (route,))
 
 
 def judged(record: Record, objective: Objective) -> Verdict | None:
@@ -53,6 +86,8 @@ def judged(record: Record, objective: Objective) -> Verdict | None:
                 return _unanswered(record) if record.outcome not in ANSWERED else "not_streamed"
             spread = record.timing.chunk_gaps.stddev
             return "too_few_gaps" if spread is None else _within(spread, objective.at_most)
+        case "kv_cache_hit":
+            return _kv_cache_hit(record, objective.at_least)
     return _score(record, objective)
 
 
@@ -82,6 +117,16 @@ def _validity(record: Record) -> Verdict | None:
     if not record.validity.checked:
         return "unchecked"
     return "good" if record.validity.valid else "bad"
+
+
+def _kv_cache_hit(record: Record, least: float | None) -> Verdict | None:
+    """A contract with the upstream (R5, R16): what it says of its cache, where it answered at all."""
+    if record.dialect == "unknown" or record.outcome not in ANSWERED:
+        return None
+    told = record.upstream.kv_cache_hit_ratio
+    if told is None or least is None:
+        return "not_stated"
+    return "good" if told >= least else "bad"
 
 
 def _score(record: Record, objective: Objective) -> Verdict | None:

@@ -122,7 +122,9 @@ class Exchange(Watch):
         added = self.destination.load_request if self._asks_load else b""
         raw = forwarded_request(head, self.destination.target(head.target), self.destination.host, span_id, added)
         wall = plane.clock.wall()
-        plane.tap.tell(self, RequestSeen(self.id, self._seen_at, wall, self.destination.route, head.raw), len(head.raw))
+        parent = span_id.decode() if span_id is not None and head.trace_parent is not None else None
+        seen = RequestSeen(self.id, self._seen_at, wall, self.destination.route, head.raw, parent)
+        plane.tap.tell(self, seen, len(head.raw))
         body = b""
         if rest and not self.request_done:
             taken = self._take_request(rest)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from collector.model import Headers, UpstreamFacts
+from collector.model import Headers, TraceParent, UpstreamFacts
 from collector.signals.load_report import read_report
 from collector.signals.values import finite, identifier, moment, number, ratio
 
@@ -84,11 +84,12 @@ TELLING = frozenset({
 MAX_PHASE = 1e6  # seconds; what says more is no duration
 MAX_TIMING = 4096  # characters of a Server-Timing line
 MAX_WARNING = 512  # characters of a warning
+MAX_STATE = 512  # characters of `tracestate`, as W3C Trace Context asks to carry; a longer one is left out
 
 _ENTRY = re.compile(r'(?:[^,"]|"[^"]*")+')
 _PARAMETER = re.compile(r';\s*([A-Za-z0-9_-]+)\s*(?:=\s*("[^"]*"|[^;"]*))?')
 _NAME = re.compile(r"\s*([A-Za-z0-9!#$%&'*+.^_`|~-]{1,64})\s*(?:;|$)")
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,39}")
 _DEPRECATION = re.compile(r"@[0-9]{1,12}|[Tt]rue")
 _GOES_AWAY = re.compile(r"deprecat|sunset|retire|will be removed|end[ -]of[ -]life", re.IGNORECASE)
@@ -192,11 +193,18 @@ def client_request_id(request: Headers) -> str | None:
 
 def trace_id(request: Headers) -> str | None:
     """The trace id of a valid W3C `traceparent`."""
+    parent = trace_parent(request)
+    return parent.trace_id if parent is not None else None
+
+
+def trace_parent(request: Headers) -> TraceParent | None:
+    """What a valid W3C `traceparent` says, with the `tracestate` beside it."""
     told = request.first("traceparent")
     match = _TRACEPARENT.fullmatch(told) if told is not None else None
     if match is None or set(match[1]) == {"0"} or set(match[2]) == {"0"}:
         return None
-    return match[1]
+    state = ",".join(request.all("tracestate"))
+    return TraceParent(match[1], match[2], bool(int(match[3], 16) & 1), state if len(state) <= MAX_STATE else "")
 
 
 def server_timing(values: Iterable[str]) -> list[tuple[str, float]]:

@@ -50,6 +50,7 @@ HEAD_AT = 0.85
 SHUTDOWN_SECONDS = 2.0
 MOST_EMBEDDED_TEXTS = 2048
 DRAINED = 0.08  # of the allowance of requests, taken by each request that the fault `drain` strikes
+LOADS = {"high": 0.9, "spare": 0.05}  # that the model reports under the fault `load`
 ELSEWHERE = "ap-southeast-2"  # the region that serves what should stay in another
 
 _SMALLER = (("large", "small"), ("opus", "haiku"), ("sonnet", "haiku"), ("pro", "flash"))
@@ -339,6 +340,8 @@ class Simulation:
         """The headers of every answer: ids, load and rate limits."""
         requests, inputs, outputs = self._buckets[dialect.name].allowances()
         load = self._load.level(self.counts.in_flight, self.board.share("overload"))
+        if self.board.share("load") > 0:
+            load = LOADS[self.board.mode("load") or "high"]
         headers = {
             "X-Request-ID": request_id,
             "X-Model-Load": f"{load:.2f}",

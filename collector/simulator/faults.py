@@ -31,6 +31,7 @@ FaultName = Literal[
     "wrong_region",
     "deprecation",
     "drain",
+    "load",
 ]
 FAULT_NAMES: tuple[FaultName, ...] = get_args(FaultName)
 
@@ -58,8 +59,13 @@ MEANINGS: dict[FaultName, str] = {
     "wrong_region": "a request with X-Data-Residency is served in another region",
     "deprecation": "the answer has Deprecation and Sunset headers",
     "drain": "each request takes 8 % of the allowance of requests",
+    "load": "the load that the model reports is 0.9 (mode high) or 0.05 (mode spare)",
 }
-MODES: dict[FaultName, tuple[str, ...]] = {"truncation": ("cut", "length"), "overload": ("model", "gateway")}
+MODES: dict[FaultName, tuple[str, ...]] = {
+    "truncation": ("cut", "length"),
+    "overload": ("model", "gateway"),
+    "load": ("high", "spare"),
+}
 SECONDS: dict[FaultName, float] = {"stutter": 0.06, "stall": 3.0, "cold_start": 4.2}
 MOST_SECONDS = 600.0
 
@@ -113,6 +119,11 @@ class FaultBoard:
         """How often a fault strikes; 0 when it is off."""
         setting = self._settings.get(name)
         return 0.0 if setting is None else setting.share
+
+    def mode(self, name: FaultName) -> str | None:
+        """The mode that was asked for; None where the fault is off, or any of its modes may strike."""
+        setting = self._settings.get(name)
+        return None if setting is None else setting.mode
 
     def strikes(self, rng: Random) -> dict[FaultName, Strike]:
         """The faults that hit one request. Every name draws, so switching one does not move the draws of others."""

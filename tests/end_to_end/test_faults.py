@@ -65,6 +65,7 @@ FAULTS: dict[str, Fault] = {
     "wrong_region": Fault({}, {"finding:wrong_region"}, headers={"X-Data-Residency": "eu"}),
     "deprecation": Fault({}, {"finding:deprecation"}),
     "drain": Fault({}, {"finding:quota_running_out"}, requests=15, pause=1.0),
+    "load high": Fault({"mode": "high"}, {"finding:overload_coming"}, requests=9, pause=0.5),
     # Last, since the load that it leaves behind falls over seconds.
     "overload model": Fault(
         {"mode": "model"}, {"outcome:upstream_error", "finding:overload_coming"}, requests=9, pause=0.5

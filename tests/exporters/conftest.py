@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
 from exporters.prometheus import PrometheusExporter
+
+from .otlp_receiver import OtlpReceiver
 
 
 @dataclass
@@ -44,6 +48,26 @@ def make_exporter(clock: ManualClock) -> Callable[..., PrometheusExporter]:
 @pytest.fixture
 def exporter(make_exporter: Callable[..., PrometheusExporter]) -> PrometheusExporter:
     return make_exporter()
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def receive() -> Iterator[Callable[..., OtlpReceiver]]:
+    receivers: list[OtlpReceiver] = []
+
+    def start(*arguments: Any, **named: Any) -> OtlpReceiver:
+        receivers.append(OtlpReceiver(*arguments, **named))
+        return receivers[-1]
+
+    yield start
+    for receiver in receivers:
+        receiver.close()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 START_SECONDS = 30.0
 
@@ -25,6 +26,12 @@ class PrometheusServer:
         with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - our own, on loopback
             result = json.load(answer)["data"]["result"]
         return [(element["metric"], float(element["value"][1])) for element in result]
+
+    def exemplars(self, expression: str, start: float, end: float) -> list[tuple[dict[str, str], list[dict[str, Any]]]]:
+        """The labels of each series that has some, and its exemplars between two times in Unix seconds."""
+        asked = urllib.parse.urlencode({"query": expression, "start": start, "end": end})
+        with urllib.request.urlopen(f"{self._base}/api/v1/query_exemplars?{asked}", timeout=10) as answer:  # noqa: S310 - our own, on loopback
+            return [(series["seriesLabels"], series["exemplars"]) for series in json.load(answer)["data"]]
 
     def wait_for(self, expression: str, seconds: float = 30.0) -> list[tuple[dict[str, str], float]]:
         """Ask until there is an answer."""
@@ -44,7 +51,7 @@ class PrometheusServer:
 
 
 @contextmanager
-def running_prometheus(binary: str, directory: Path, target: int) -> Iterator[PrometheusServer]:
+def running_prometheus(binary: str, directory: Path, target: int, *flags: str) -> Iterator[PrometheusServer]:
     """Scrapes 127.0.0.1:target four times a second."""
     config = directory / "prometheus.yml"
     config.write_text(
@@ -59,7 +66,7 @@ def running_prometheus(binary: str, directory: Path, target: int) -> Iterator[Pr
     with said.open("wb") as output:
         process = subprocess.Popen(
             [binary, f"--config.file={config}", f"--storage.tsdb.path={directory / 'data'}",
-             f"--web.listen-address=127.0.0.1:{port}"],
+             f"--web.listen-address=127.0.0.1:{port}", *flags],
             stdout=output, stderr=output,
         )  # fmt: skip
         try:

@@ -10,9 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent import futures
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -24,6 +23,8 @@ from oteltap import OtelTapHttpProtobufReceiver, OtelTapHttpProtobufReceiverSett
 from collector.model import Reading
 from exporters.otel import OtlpExporter
 from exporters.prometheus import PrometheusExporter
+
+from .otlp_receiver import OtlpReceiver
 
 VALIDITY = "semantic_health_model_output_validity_rate"
 EXCHANGES = "semantic_health_exchanges_total"
@@ -52,47 +53,6 @@ def told(exporter: PrometheusExporter) -> PrometheusExporter:
     exporter.record(Reading(EXCHANGES, 3.0, ("r", "openai", "gpt", "chat", "completed")))
     exporter.record(Reading("semantic_health_operation_duration_seconds", 0.3, ("r", "openai", "gpt", "chat")))
     return exporter
-
-
-class Received:
-    """An OTLP/HTTP receiver that keeps requests as they came, and answers with `status`."""
-
-    def __init__(self, status: int = 200) -> None:
-        self.requests: queue.Queue[tuple[str, dict[str, str], ExportMetricsServiceRequest]] = queue.Queue()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                outer.requests.put((self.path, headers, ExportMetricsServiceRequest.FromString(body)))
-                self.send_response(status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-@pytest.fixture
-def receive() -> Iterator[Callable[..., Received]]:
-    receivers: list[Received] = []
-
-    def start(status: int = 200) -> Received:
-        receivers.append(Received(status))
-        return receivers[-1]
-
-    yield start
-    for receiver in receivers:
-        receiver.close()
 
 
 def started(exporter: PrometheusExporter, **values: object) -> OtlpExporter:
@@ -162,7 +122,7 @@ def test_a_real_receiver_gets_the_metrics_over_grpc(told: PrometheusExporter) ->
 
 
 def test_the_standard_variables_say_where_how_often_and_with_what_headers(
-    told: PrometheusExporter, receive: Callable[..., Received], monkeypatch: pytest.MonkeyPatch
+    told: PrometheusExporter, receive: Callable[..., OtlpReceiver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver = receive()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint + "/base/")
@@ -171,7 +131,8 @@ def test_the_standard_variables_say_where_how_often_and_with_what_headers(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
     otlp = started(told)
-    path, headers, request = receiver.requests.get(timeout=30)
+    received = receiver.requests.get(timeout=30)
+    path, headers, request = received.path, received.headers, received.body
     assert otlp.shutdown(10.0)
     assert path == "/base/v1/metrics"
     assert (headers["x-api-key"], headers["x-team"]) == ("sk-canary", "a")
@@ -183,22 +144,22 @@ def test_the_standard_variables_say_where_how_often_and_with_what_headers(
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1/metrics"])
 def test_an_endpoint_that_is_given_wins_and_gets_its_path_once(
-    told: PrometheusExporter, receive: Callable[..., Received], monkeypatch: pytest.MonkeyPatch, suffix: str
+    told: PrometheusExporter, receive: Callable[..., OtlpReceiver], monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     receiver = receive()
     otlp = started(told, endpoint=receiver.endpoint + suffix, interval=0.1)
-    path, _, _ = receiver.requests.get(timeout=30)
+    path = receiver.requests.get(timeout=30).path
     assert otlp.shutdown(10.0)
     assert path == "/v1/metrics"
 
 
-def test_shutdown_sends_what_was_not_yet_sent(told: PrometheusExporter, receive: Callable[..., Received]) -> None:
+def test_shutdown_sends_what_was_not_yet_sent(told: PrometheusExporter, receive: Callable[..., OtlpReceiver]) -> None:
     receiver = receive()
     otlp = started(told, endpoint=receiver.endpoint, interval=3600.0)
     told.record(Reading(EXCHANGES, 4.0, ("r", "openai", "gpt", "chat", "completed")))
     assert otlp.shutdown(20.0)
-    _, _, request = receiver.requests.get_nowait()
+    request = receiver.requests.get_nowait().body
     metrics = {metric.name: metric for metric in request.resource_metrics[0].scope_metrics[0].metrics}
     assert sum(point.as_double for point in metrics[EXCHANGES].sum.data_points) == 7.0
     assert receiver.requests.empty()
@@ -230,25 +191,6 @@ def test_with_nowhere_to_export_to_no_thread_runs(
     assert not otlp.enabled
     assert not [thread for thread in threading.enumerate() if thread.name == "otlp"]
     assert otlp.shutdown(0.0)
-
-
-def test_variables_that_make_no_sense_are_said_and_not_followed(
-    exporter: PrometheusExporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "soon")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "-1")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "pigeon")
-    otlp = OtlpExporter(exporter)
-    assert (otlp._interval, otlp._timeout, otlp._protocol) == (60.0, 10.0, "http/protobuf")
-    assert len(caplog.records) == 3
-
-
-@pytest.mark.parametrize(("said", "seconds"), [("5", 5.0), ("10000", 10.0), ("0.5", 0.5)])
-def test_a_timeout_is_understood_in_seconds_and_in_milliseconds(
-    exporter: PrometheusExporter, monkeypatch: pytest.MonkeyPatch, said: str, seconds: float
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", said)
-    assert OtlpExporter(exporter)._timeout == seconds
 
 
 LOADED = """
@@ -316,7 +258,7 @@ def test_a_refused_collector_costs_one_line_and_little_time(port: int, protocol:
 
 def test_a_failure_is_said_without_what_the_endpoint_and_headers_hold(
     told: PrometheusExporter,
-    receive: Callable[..., Received],
+    receive: Callable[..., OtlpReceiver],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, Histogram, Metric, Sum
+from prometheus_client.parser import text_string_to_metric_families
 
 from collector.catalogue import BY_NAME, METRICS, label_names, label_rules
 from collector.model import Reading
@@ -151,3 +152,25 @@ def test_the_environment_names_the_service(exporter: PrometheusExporter, monkeyp
     assert (resource()["service.name"], resource()["deployment.environment.name"]) == ("shop", "prod")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "shop-llm")
     assert resource()["service.name"] == "shop-llm"
+
+
+def test_a_scrape_and_otlp_tell_the_same_metrics_with_the_same_numbers(exporter: PrometheusExporter) -> None:
+    """One name on every path: what the conventions name goes by its own name over OTLP, which the catalogue states."""
+    record_all(exporter)
+    scraped: dict[str, list[float]] = {}
+    for family in text_string_to_metric_families(exporter.render()[0].decode()):
+        name = family.name if family.name in BY_NAME or family.type != "counter" else f"{family.name}_total"
+        values = [one.value for one in family.samples if not one.name.endswith(("_bucket", "_sum"))]
+        row = BY_NAME.get(name)
+        scraped[row.otel if row is not None and row.otel is not None else name] = sorted(values)
+    exported = {
+        name: sorted(
+            float(point.count if isinstance(metric.data, Histogram) else point.value)
+            for point in metric.data.data_points
+        )
+        for name, metric in convert(exporter).items()
+    }
+    assert exported == scraped
+    told = {metric.otel or metric.name for metric in METRICS}
+    assert told <= exported.keys()
+    assert {name.removesuffix("_observations") for name in exported.keys() - told} <= told

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from collector.catalogue import SLO_UNJUDGED, SLO_VERDICTS
-from collector.measures.objectives import judged, readings, stated
+from collector.measures.objectives import Prompt, judged, prompt_of, readings, stated
 from collector.model import (
     ChunkGaps,
     ErrorFact,
@@ -18,6 +18,7 @@ from collector.model import (
     TextFacts,
     Timing,
     UpstreamFacts,
+    Usage,
     Validity,
 )
 
@@ -99,6 +100,10 @@ def validity(checked: bool, valid: bool | None) -> Validity:
         (record(), objective("groundedness", at_least=0.5), "bad"),
         (record(), objective("answer_relevance", at_least=0.5), "unscored"),
         (record(dialect="unknown"), objective("groundedness", at_least=0.5), None),
+        (record(upstream=UpstreamFacts(kv_cache_hit_ratio=0.95)), objective("kv_cache_hit", at_least=0.95), "good"),
+        (record(upstream=UpstreamFacts(kv_cache_hit_ratio=0.94)), objective("kv_cache_hit", at_least=0.95), "bad"),
+        (record(), objective("kv_cache_hit", at_least=0.95), "not_stated"),
+        (record(outcome="upstream_error"), objective("kv_cache_hit", at_least=0.95), None),
         (record(), objective("errors"), "good"),
         (record(outcome="truncated"), objective("errors"), "bad"),
         (record(outcome="error_event", error=error("overloaded")), objective("errors"), "bad"),
@@ -118,6 +123,7 @@ def test_each_objective_that_applies_gives_one_reading() -> None:
     promised = (objective("errors"), objective("validity"), objective("answer_relevance", at_least=0.5))
     told = [(reading.metric, reading.labels) for reading in readings(record(), promised)]
     assert told == [
+        ("semantic_health_prompts_total", ("chat", "short_prompt", "estimated")),
         ("semantic_health_slo_events_total", ("chat", "o", "good")),
         ("semantic_health_slo_unjudged_total", ("chat", "o", "unscored")),
     ]
@@ -130,3 +136,36 @@ def test_the_objective_itself_is_a_metric() -> None:
         0.9,
         ("chat", "o"),
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "prompt"),
+    [
+        (record(usage=Usage(input_tokens=100), bytes_in=80_000), Prompt("short_prompt", "reported")),
+        (record(usage=Usage(input_tokens=101)), Prompt("long_context", "reported")),
+        (record(usage=Usage(output_tokens=5), bytes_in=400), Prompt("short_prompt", "estimated")),
+        (record(bytes_in=404), Prompt("long_context", "estimated")),
+        (record(dialect="unknown", bytes_in=404), None),
+    ],
+)
+def test_the_class_of_a_prompt_is_by_reported_tokens_else_by_a_quarter_of_the_bytes(
+    given: Record, prompt: Prompt | None
+) -> None:
+    assert prompt_of(given, 100) == prompt
+
+
+def test_an_objective_of_one_class_of_prompts_says_nothing_of_the_other() -> None:
+    promised = [Objective(name, "errors", 0.9, prompts=name) for name in ("short_prompt", "long_context")]
+    for tokens, name in ((10, "short_prompt"), (5000, "long_context")):
+        told = readings(record(usage=Usage(input_tokens=tokens)), promised)
+        judged_of = [each.labels[1] for each in told if each.metric == "semantic_health_slo_events_total"]
+        assert judged_of == [name]
+
+
+def test_thresholds_and_the_budget_are_metrics_too() -> None:
+    told = stated("chat", (objective("jitter", at_most=0.015), objective("groundedness", at_least=0.6)), 2.5)
+    assert [(each.metric, each.value, each.labels) for each in told if "ratio" not in each.metric] == [
+        ("semantic_health_slo_threshold", 0.015, ("chat", "o", "jitter")),
+        ("semantic_health_slo_threshold", 0.6, ("chat", "o", "groundedness")),
+        ("semantic_health_cost_budget_usd_per_hour", 2.5, ("chat",)),
+    ]

@@ -12,8 +12,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARDS = sorted((ROOT / "dashboards").glob("*.json"))
 RULES = ROOT / "alerts" / "semhealth.rules.yml"
-RULE_TESTS = ROOT / "alerts" / "semhealth.rules.test.yml"
+RULE_TESTS = sorted((ROOT / "alerts").glob("*.test.yml"))
 ALERTMANAGER = ROOT / "alerts" / "alertmanager.yml"
+TEMPLATE = ROOT / "alerts" / "semhealth.tmpl"
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 PROMETHEUS = ROOT / "deploy" / "prometheus.yml"
 COMPOSE = ROOT / "docker-compose.yml"
@@ -36,6 +37,11 @@ def panels() -> list[dict[str, Any]]:
 def panel_expressions() -> list[tuple[str, str]]:
     """Title and expression of every query of every panel."""
     return [(panel["title"], target["expr"]) for panel in panels() for target in panel["targets"]]
+
+
+def annotation_expressions() -> list[tuple[str, str]]:
+    """Name and expression of every annotation of every dashboard."""
+    return [(mark["name"], mark["expr"]) for each in dashboards() for mark in each["annotations"]["list"]]
 
 
 @cache

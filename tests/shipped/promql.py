@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import promql_parser
 from promql_parser import AggregateExpr, BinaryExpr, Call, MatchOp, MatrixSelector, SubqueryExpr, VectorSelector
 
 RANGED = {"rate", "increase"}  # what a counter needs
+APPEARED = "unless"  # of a series that was not there before, all of it is growth
 VARIABLES = {"job", "instance", "route", "model"}
 GRAFANA_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 
@@ -79,6 +80,11 @@ def _collect(node: Any, function: str | None, found: list[Series]) -> None:
             for argument in node.args:
                 ranged = isinstance(argument, MatrixSelector | SubqueryExpr)
                 _collect(argument, node.func.name if ranged else None, found)
+        case BinaryExpr() if str(node.op) == "unless" and _names(node.lhs) == _names(node.rhs):
+            inside: list[Series] = []
+            _collect(node.lhs, None, inside)
+            _collect(node.rhs, None, inside)
+            found += [each if each.function in RANGED else replace(each, function=APPEARED) for each in inside]
         case BinaryExpr():
             _collect(node.lhs, None, found)
             _collect(node.rhs, None, found)

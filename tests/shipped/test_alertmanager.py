@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from .files import ALERTMANAGER, alerts, read_yaml
+from .files import ALERTMANAGER, TEMPLATE, alerts, read_yaml
 from .test_rules import run
 
 
@@ -19,10 +22,14 @@ def test_amtool_takes_the_configuration(needs_binary: Callable[[str], str]) -> N
     ("receiver", "labels"),
     [
         *(
-            ({"critical": "pager", "warning": "tickets", "info": "dead-mans-switch"}[rule["labels"]["severity"]],
+            ("dead-mans-switch" if name == "SemhealthWatchdog"
+             else {"critical": "pager", "warning": "tickets", "info": "notes"}[rule["labels"]["severity"]],
              (f"alertname={name}", f"severity={rule['labels']['severity']}", "job=semhealth", "route=chat"))
             for name, rule in alerts().items()
         ),
+        ("example-team-pager", ("alertname=SemhealthValidityLow", "severity=critical", "team=example-team")),
+        ("example-team-tickets", ("alertname=SemhealthThrottled", "severity=warning", "team=example-team")),
+        ("pager", ("alertname=SemhealthValidityLow", "severity=critical", "team=another")),
         ("pager", ("alertname=SomebodyElses", "severity=critical")),
         ("tickets", ("alertname=SomebodyElses", "severity=info")),
         ("tickets", ("alertname=SomebodyElses",)),
@@ -46,7 +53,37 @@ def test_inhibitions_name_alerts_that_exist_and_never_hold_for_want_of_a_label()
 
 def test_no_secret_and_no_address_of_anybody_is_in_it() -> None:
     receivers = read_yaml(ALERTMANAGER)["receivers"]
-    urls = [hook["url"] for each in receivers for hook in each["webhook_configs"]]
-    assert len(urls) == 3
+    urls = [hook["url"] for each in receivers for hook in each.get("webhook_configs", ())]
+    assert len(urls) == 6
     assert all(url.startswith("http://127.0.0.1:") for url in urls)
-    assert {key for each in receivers for key in each} == {"name", "webhook_configs"}
+    assert {key for each in receivers for key in each} == {"name", "webhook_configs", "slack_configs"}
+    [chat] = [hook for each in receivers for hook in each.get("slack_configs", ())]
+    assert set(chat) == {"api_url_file", "channel", "send_resolved", "title", "text"}
+
+
+def test_a_message_says_what_where_how_much_and_where_to_read_on(needs_binary: Callable[[str], str]) -> None:
+    told = {
+        "receiver": "example-chat", "status": "firing", "groupLabels": {}, "externalURL": "http://am.example",
+        "commonLabels": {"alertname": "SemhealthValidityLow", "route": "chat", "team": "search"},
+        "commonAnnotations": {"summary": "Outputs are invalid."},
+        "alerts": [{
+            "status": "firing", "startsAt": "2026-01-02T03:04:05Z", "endsAt": "0001-01-01T00:00:00Z",
+            "labels": {"severity": "critical", "route": "chat", "model": "m"}, "generatorURL": "", "fingerprint": "",
+            "annotations": {"description": "30% are.", "runbook_url": "R", "dashboard_url": "D"},
+        }],
+    }  # fmt: skip
+
+    def rendered(name: str, tmp: Path) -> str:
+        (tmp / "told.json").write_text(json.dumps(told))
+        return run(
+            needs_binary("amtool"), "template", "render", f"--template.glob={TEMPLATE}",
+            f"--template.text={{{{ template \"{name}\" . }}}}", f"--template.data={tmp / 'told.json'}",
+        )  # fmt: skip
+
+    with TemporaryDirectory() as directory:
+        title = rendered("semhealth.title", Path(directory)).strip()
+        text = rendered("semhealth.text", Path(directory))
+    assert title == "[FIRING: 1] SemhealthValidityLow on route chat (search)"
+    for part in ("Outputs are invalid.", "30% are.", "severity critical, route chat, model m", "runbook: R",
+                 "dashboard: D"):  # fmt: skip
+        assert part in text

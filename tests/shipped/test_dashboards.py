@@ -9,20 +9,36 @@ import pytest
 
 from collector.catalogue import BY_NAME
 from tools import build_dashboards
-from tools.dashboards import BAD, DOUBTFUL, GOOD
-from tools.expressions import UnknownSeriesError, increase, latest, rate, select, weighted
+from tools.dashboards.grafana import BAD, DOUBTFUL, GOOD, PALETTE
+from tools.expressions import (
+    UnknownSeriesError,
+    appeared,
+    events,
+    exhaustion,
+    has_exemplars,
+    increase,
+    latest,
+    rate,
+    select,
+    weighted,
+)
 
-from .files import DASHBOARDS, dashboards, panels
+from .files import DASHBOARDS, annotation_expressions, dashboards, panels
 from .promql import as_prometheus, parse, series_in
 
 UNITS = {"percentunit", "none", "short", "s", "reqps", "bytes", "currencyUSD"}
-OVERVIEW = dashboards()[0]
+NAMES = {
+    "semhealth-overview", "semhealth-semantic", "semhealth-streams", "semhealth-upstream", "semhealth-limits",
+    "semhealth-sidecar",
+}  # fmt: skip
+OVERVIEW = next(each for each in dashboards() if each["uid"] == "semhealth-overview")
 
 
 def _titles(panel: dict[str, Any]) -> str:
     return str(panel["title"])
 
 
+each_dashboard = pytest.mark.parametrize("dashboard", dashboards(), ids=lambda each: str(each["uid"]))
 each_panel = pytest.mark.parametrize("panel", panels(), ids=_titles)
 
 
@@ -42,19 +58,42 @@ def test_the_check_names_a_dashboard_that_is_out_of_date_and_writing_mends_it(
     assert build_dashboards.main(["--wrong"]) == 2
 
 
-def test_a_dashboard_has_a_stable_name_the_classic_schema_and_cannot_be_edited_in_place() -> None:
-    assert OVERVIEW["uid"] == "semhealth-overview"
-    assert len(OVERVIEW["uid"]) <= 40
-    assert OVERVIEW["schemaVersion"] <= 41
-    assert OVERVIEW["editable"] is False
-    assert OVERVIEW["id"] is None
-    assert "version" not in OVERVIEW
+def test_there_are_six_and_each_file_is_named_after_what_links_know_it_by() -> None:
+    assert {each["uid"] for each in dashboards()} == NAMES
+    assert [path.stem for path in DASHBOARDS] == [each["uid"] for each in dashboards()]
+    assert len({each["title"] for each in dashboards()}) == len(NAMES)
 
 
-def test_variables_are_those_that_the_linter_asks_for_and_route_and_model() -> None:
-    source, *others = OVERVIEW["templating"]["list"]
+@each_dashboard
+def test_a_dashboard_has_a_stable_name_the_classic_schema_and_cannot_be_edited_in_place(
+    dashboard: dict[str, Any],
+) -> None:
+    assert len(dashboard["uid"]) <= 40
+    assert dashboard["schemaVersion"] <= 41
+    assert dashboard["editable"] is False
+    assert dashboard.get("id") is None
+    assert "version" not in dashboard
+    assert dashboard["description"].endswith((".", "?"))
+    assert dashboard["refresh"] == "30s"
+
+
+@each_dashboard
+def test_a_dashboard_links_to_the_others_and_takes_time_and_variables_along(dashboard: dict[str, Any]) -> None:
+    [link] = dashboard["links"]
+    assert link["type"] == "dashboards"
+    assert link["includeVars"]
+    assert link["keepTime"]
+    assert all(set(link["tags"]) <= set(each["tags"]) for each in dashboards())
+
+
+@each_dashboard
+def test_variables_are_those_that_the_linter_asks_for_and_route_and_model(dashboard: dict[str, Any]) -> None:
+    source, *others = dashboard["templating"]["list"]
     assert (source["type"], source["name"], source["label"]) == ("datasource", "datasource", "Data source")
-    assert [each["name"] for each in others] == ["job", "instance", "route", "model"]
+    all_of_them = ["job", "instance", "route", "model"]
+    # The sidecar's own metrics have no route.
+    wanted = all_of_them[:2] if dashboard["uid"] == "semhealth-sidecar" else all_of_them
+    assert [each["name"] for each in others] == wanted
     for each in others:
         assert each["label"] == each["name"]
         assert each["multi"]
@@ -69,11 +108,21 @@ def test_variables_are_those_that_the_linter_asks_for_and_route_and_model() -> N
         assert series.name in BY_NAME
 
 
-def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
-    numbers = [panel["id"] for panel in OVERVIEW["panels"]]
+@each_dashboard
+def test_no_panel_follows_a_variable_that_its_dashboard_does_not_have(dashboard: dict[str, Any]) -> None:
+    known = {each["name"] for each in dashboard["templating"]["list"]}
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            followed = set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval", "__range"}
+            assert followed <= known, panel["title"]
+
+
+@each_dashboard
+def test_panels_have_numbers_of_their_own_and_do_not_overlap(dashboard: dict[str, Any]) -> None:
+    numbers = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(numbers)) == len(numbers)
     taken: set[tuple[int, int]] = set()
-    for panel in OVERVIEW["panels"]:
+    for panel in dashboard["panels"]:
         place = panel["gridPos"]
         cells = {
             (x, y)
@@ -83,6 +132,58 @@ def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
         assert place["x"] + place["w"] <= 24
         assert not cells & taken, panel["title"]
         taken |= cells
+
+
+def test_the_overview_has_a_row_a_route_that_answers_six_questions() -> None:
+    first, *rest = OVERVIEW["panels"]
+    assert (first["type"], first["repeat"], first["title"]) == ("row", "route", "$route")
+    after = next(i for i, panel in enumerate(rest) if panel["type"] == "row")
+    asked = [panel["title"] for panel in rest[:after]]
+    assert asked == ["Valid", "Relevant", "Smooth", "Fast", "Within quota", "On budget"]
+    for panel in rest[:after]:
+        for target in panel["targets"]:
+            assert "by (route" in target["expr"]
+            assert 'route=~"$route"' in target["expr"]
+
+
+@pytest.mark.parametrize(("name", "expression"), annotation_expressions())
+def test_an_annotation_parses_and_follows_the_variables(name: str, expression: str) -> None:
+    parse(as_prometheus(expression))
+    for selector in re.findall(r"\{([^}]*)\}", expression):
+        assert 'job=~"$job"' in selector, name
+        assert 'route=~"$route"' in selector, name
+
+
+def test_model_changes_are_marked_on_every_dashboard_about_models() -> None:
+    marked = {each["uid"] for each in dashboards() if each["annotations"]["list"]}
+    assert marked == NAMES - {"semhealth-sidecar"}
+
+
+@each_panel
+def test_exemplars_are_asked_for_where_a_metric_has_them(panel: dict[str, Any]) -> None:
+    for target in panel["targets"]:
+        drawn = panel["type"] in ("timeseries", "heatmap")
+        assert target["exemplar"] is (drawn and has_exemplars(target["expr"])), panel["title"]
+
+
+def test_exemplars_lead_from_each_kind_of_headline_to_traces() -> None:
+    asked = " ".join(target["expr"] for panel in panels() for target in panel["targets"] if target["exemplar"])
+    for name in ("context_relevance", "stream_gap_stddev_seconds", "operation_duration_seconds"):
+        assert f"semantic_health_{name}_bucket" in asked
+    assert "semantic_health_output_validations_total" in asked
+
+
+@each_panel
+def test_fixed_colours_are_those_that_colour_blind_people_can_tell_apart(panel: dict[str, Any]) -> None:
+    for override in panel["fieldConfig"]["overrides"]:
+        for each in override["properties"]:
+            if each["id"] == "color":
+                assert each["value"]["fixedColor"] in PALETTE
+            elif each["id"] == "custom.hideFrom":
+                assert override["matcher"]["options"]["reducer"] == "allIsZero"
+                assert not each["value"]["viz"], "zeros are drawn; only their names are left out"
+            else:
+                assert (each["id"], each["value"]["fill"] != "solid") == ("custom.lineStyle", True)
 
 
 def test_titles_are_told_apart() -> None:
@@ -132,6 +233,9 @@ def test_a_query_parses_follows_the_variables_and_the_scrape_interval(panel: dic
         lambda: weighted("semantic_health_model_load_ratio", "route"),
         lambda: select("semantic_health_tokens_total", worker="0"),
         lambda: select("semantic_health_context_relevance"),
+        lambda: events("semantic_health_findings_total", rule="no_such_rule"),
+        lambda: exhaustion("semantic_health_tokens_total", "route"),
+        lambda: appeared("semantic_health_model_load_ratio", "route", "model"),
     ],
 )
 def test_the_builder_refuses_what_the_catalogue_does_not_have(wrong: Any) -> None:

@@ -117,6 +117,11 @@ def test_grafana_finds_what_is_provisioned_where_it_is_mounted() -> None:
     for source in read_yaml(PROVISIONING / "datasources" / "prometheus.yml")["datasources"]:
         host, port = re.fullmatch(r"http://(\w+):(\d+)", source["url"]).groups()  # type: ignore[union-attr]
         assert any(published.endswith(f":{port}") for published in SERVICES[host]["ports"])
+    text = (PROVISIONING / "datasources" / "prometheus.yml").read_text(encoding="utf-8")
+    # Grafana fills in $NAME; $$ is a dollar.
+    named = set(re.findall(r"(?<!\$)\$(\w+)", text))
+    assert named == {"SEMHEALTH_TRACE_URL"} & SERVICES["grafana"]["environment"].keys()
+    assert "--enable-feature=exemplar-storage" in SERVICES["prometheus"]["command"]
     interval = read_yaml(PROVISIONING / "datasources" / "prometheus.yml")["datasources"][0]["jsonData"]["timeInterval"]
     assert interval == read_yaml(PROMETHEUS)["global"]["scrape_interval"]
 

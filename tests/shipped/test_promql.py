@@ -21,6 +21,13 @@ def test_a_function_over_instants_is_not_the_range_function_of_what_is_inside() 
     ]
 
 
+def test_what_was_not_there_before_is_told_from_what_is_read_as_it_stands() -> None:
+    expression = "sum((a_total unless a_total offset 5m) or increase(a_total[5m])) + b_total unless c_total"
+    assert [(each.name, each.function) for each in series_in(expression)] == [
+        ("a_total", "unless"), ("a_total", "unless"), ("a_total", "increase"), ("b_total", None), ("c_total", None),
+    ]  # fmt: skip
+
+
 def test_labels_are_found_wherever_an_expression_groups_or_matches_by_them() -> None:
     assert labels_grouped(RATIO) == [({"job", "team"}, {"a_total", "b"}), ({"route"}, {"a_total"})]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.model import Headers, UpstreamFacts
+from collector.model import Headers, TraceParent, UpstreamFacts
 from collector.signals.upstream import (
     MAX_PHASES,
     ORCA_NAMES,
@@ -22,6 +22,7 @@ from collector.signals.upstream import (
     served_model,
     server_timing,
     trace_id,
+    trace_parent,
     upstream_facts,
 )
 
@@ -158,6 +159,19 @@ def test_a_served_model_may_stand_in_a_header() -> None:
 )  # fmt: skip
 def test_a_trace_id_comes_out_of_a_valid_traceparent_only(text: str, valid: bool) -> None:
     assert trace_id(Headers((("traceparent", text),))) == ("a" * 32 if valid else None)
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_sampled"), [("00", False), ("01", True), ("02", False), ("03", True), ("ff", True)]
+)
+def test_a_trace_parent_tells_whether_the_client_samples(flags: str, is_sampled: bool) -> None:
+    lines = (("traceparent", f"00-{'a' * 32}-{'b' * 16}-{flags}"), ("tracestate", "x=1"), ("tracestate", "y=2"))
+    assert trace_parent(Headers(lines)) == TraceParent("a" * 32, "b" * 16, is_sampled, "x=1,y=2")
+
+
+def test_a_trace_state_that_is_too_long_is_left_out() -> None:
+    lines = (("traceparent", f"00-{'a' * 32}-{'b' * 16}-01"), ("tracestate", "x" * 513))
+    assert trace_parent(Headers(lines)) == TraceParent("a" * 32, "b" * 16, True, "")
 
 
 def test_fireworks_counts_in_seconds_where_there_is_a_fraction() -> None:
