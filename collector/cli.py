@@ -329,6 +329,7 @@ def _drill(given: argparse.Namespace) -> int:
     from collector.drill.drill import chosen, drill, table
     from collector.drill.stage import DrillError
 
+    logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # simulated APIs hang up on purpose
     quiet = 0.0 if given.quiet is None and given.alerts else given.quiet
     try:
         report = asyncio.run(drill(chosen(given.alerts), quiet, _say))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 
 import aiohttp
 import msgspec
 
 from collector.analyst.summary import Summary
 from collector.config import Settings
-from collector.supervisor import Supervisor, bind_tcp, child_environment, prepare_child
+from collector.programs import running
+from collector.supervisor import Supervisor, bind_tcp
 from collector.view import CLEAR, farewell, table
 
 STARTING = 20.0  # seconds that the sidecar has to answer
@@ -41,7 +42,7 @@ async def run(settings: Settings, simulator: str | None, rate: float, duration: 
     settings = msgspec.structs.replace(settings, listen=addresses["listen"], admin=addresses["admin"])
     began = time.monotonic()
     up = asyncio.Event()
-    running = asyncio.create_task(supervisor.run(up.set))
+    sidecar = asyncio.create_task(supervisor.run(up.set))
     admin = f"http://{settings.admin}"
     last: Summary | None = None
     try:
@@ -49,19 +50,19 @@ async def run(settings: Settings, simulator: str | None, rate: float, duration: 
             await up.wait()
             interrupted = _on_interrupt(supervisor)
             async with aiohttp.ClientSession() as session:
-                await _wait_ready(session, admin, running)
+                await _wait_ready(session, admin, sidecar)
                 began = time.monotonic()
                 async with _child(
                     "collector.simulator.traffic", _traffic_arguments(settings, api, rate, duration)
                 ) as traffic:
-                    async for last in _summaries(session, admin, running, traffic, interrupted):
+                    async for last in _summaries(session, admin, sidecar, traffic, interrupted):
                         _show(last, _addresses(settings, api), time.monotonic() - began)
                 await asyncio.sleep(LAST_RECORDS)
                 with contextlib.suppress(aiohttp.ClientError, OSError):
                     last = await _summary(session, admin)
     finally:
         supervisor.stop()
-        await running
+        await sidecar
         listening.close()
     if last is None:
         return 1
@@ -88,32 +89,10 @@ def _addresses(settings: Settings, api: str) -> dict[str, str]:
     }
 
 
-@contextlib.asynccontextmanager
-async def _child(
+def _child(
     module: str, arguments: Sequence[str], fds: tuple[int, ...] = ()
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        module,
-        *arguments,
-        pass_fds=fds,
-        stdin=asyncio.subprocess.DEVNULL,
-        env=child_environment(os.environ),
-        process_group=0,
-        preexec_fn=prepare_child,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            try:
-                async with asyncio.timeout(5.0):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    return running((sys.executable, "-m", module, *arguments), fds=fds)
 
 
 def _on_interrupt(supervisor: Supervisor) -> asyncio.Event:
@@ -131,9 +110,9 @@ def _on_interrupt(supervisor: Supervisor) -> asyncio.Event:
     return interrupted
 
 
-async def _wait_ready(session: aiohttp.ClientSession, admin: str, running: asyncio.Task[int]) -> None:
+async def _wait_ready(session: aiohttp.ClientSession, admin: str, sidecar: asyncio.Task[int]) -> None:
     deadline = time.monotonic() + STARTING
-    while time.monotonic() < deadline and not running.done():
+    while time.monotonic() < deadline and not sidecar.done():
         with contextlib.suppress(aiohttp.ClientError, OSError):
             async with session.get(f"{admin}/readyz") as response:
                 if response.status == 200:
@@ -149,18 +128,18 @@ async def _summary(session: aiohttp.ClientSession, admin: str) -> Summary:
 async def _summaries(
     session: aiohttp.ClientSession,
     admin: str,
-    running: asyncio.Task[int],
+    sidecar: asyncio.Task[int],
     traffic: asyncio.subprocess.Process,
     interrupted: asyncio.Event,
 ) -> AsyncIterator[Summary]:
     """A summary each so often, until the traffic or the sidecar ends, or somebody interrupts."""
     every = REFRESH if sys.stdout.isatty() else PLAIN_REFRESH
-    ends = {asyncio.create_task(traffic.wait()), asyncio.create_task(interrupted.wait()), running}
+    ends = {asyncio.create_task(traffic.wait()), asyncio.create_task(interrupted.wait()), sidecar}
     while not any(end.done() for end in ends):
         with contextlib.suppress(aiohttp.ClientError, OSError):
             yield await _summary(session, admin)
         await asyncio.wait(ends, timeout=every, return_when=asyncio.FIRST_COMPLETED)
-    for end in ends - {running}:
+    for end in ends - {sidecar}:
         end.cancel()
 
 

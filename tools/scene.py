@@ -38,7 +38,7 @@ SLOW_CLIENT_AFTER = 0.4
 VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 
 FAULTS = {
-    "invalid_json": 0.1, "schema_drift": 0.1, "stutter": 0.15, "stall": 0.08, "truncation": 0.08, "overload": 0.15,
+    "invalid_json": 0.1, "schema_drift": 0.25, "stutter": 0.15, "stall": 0.08, "truncation": 0.08, "overload": 0.15,
     "downgrade": 0.1, "cold_start": 0.08, "error_event": 0.05, "context_lost": 0.2, "context_cut": 0.1, "loop": 0.05,
     "empty": 0.04, "no_usage": 0.05, "correction": 0.08, "cache_loss": 0.1, "diagnostic": 0.05, "wrong_region": 1.0,
     "deprecation": 0.1, "drain": 0.012,

@@ -29,7 +29,8 @@ from collector.drill.stage import (
     Sidecar,
     Watch,
     binaries,
-    free_port,
+    port_of,
+    reserved,
     serving,
     shipped_alerts,
 )
@@ -41,6 +42,7 @@ LIMIT = 75.0  # seconds that an alert may take
 AFTER = 2.0  # seconds in which others may still follow
 QUIET_LEAST = 185.0  # seconds without a fault
 KILL_EVERY = 0.4
+KILL_ANALYST_EVERY = 6.5  # it is back, and scraped, in between
 QUIET = "quiet"
 WATCHDOG = "SemhealthWatchdog"
 PACING = Pacing(first=0.05, gap=0.004, gap_sigma=0.0005)
@@ -103,6 +105,8 @@ async def drill(names: Sequence[str], quiet_seconds: float | None, say: Say) -> 
             stage = _Stage(directory, session, names, say)
             async with stage.running():
                 return await stage.run(quiet_seconds)
+    except OSError as error:
+        raise DrillError(f"something a drill needs cannot be had: {error}") from error
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -143,7 +147,7 @@ class _Stage:
         self._session = session
         self._stack = contextlib.AsyncExitStack()
         self._collector = contextlib.AsyncExitStack()
-        self._collector_port = free_port()
+        self._collector_place = reserved()
         self._contract = directory / "contract.yaml"
         (directory / "prices.yaml").write_text(yaml.safe_dump(PRICES))
         self._apis = {name: _Api() for name in (*names, QUIET)}
@@ -180,7 +184,7 @@ class _Stage:
             "log_level": "error",
         }
         if name == "SemhealthExportsFailing":
-            endpoint = f"http://127.0.0.1:{self._collector_port}"
+            endpoint = f"http://127.0.0.1:{port_of(self._collector_place)}"
             config["exporters"]["otlp"] = {"endpoint": endpoint, "interval": "500ms", "timeout": "300ms"}
         return config
 
@@ -191,7 +195,7 @@ class _Stage:
             for each in self._apis.values():
                 await each.start()
                 stack.push_async_callback(each.stop)
-            await self._collector.enter_async_context(serving(_accept, self._collector_port))
+            await self._collector.enter_async_context(serving(_accept, self._collector_place))
             stack.push_async_callback(self._collector.aclose)
             for sidecar in sidecars:
                 await stack.enter_async_context(sidecar.running())
@@ -318,7 +322,7 @@ class _Stage:
             case "kill_validator":
                 sidecar.signal("collector.validation.process", signal.SIGKILL)
             case "kill_analyst":
-                await _kill_again(sidecar, "collector.app", 3.0)
+                await _kill_again(sidecar, "collector.app", KILL_ANALYST_EVERY)
             case "kill_embedder":
                 await _kill_again(sidecar, "collector.embedding.process", KILL_EVERY)
             case "stop_collector":
@@ -328,7 +332,7 @@ class _Stage:
                 path.write_text("rules: broken\n")
                 sidecar.signal("collector.app", signal.SIGKILL)
             case "start_ghost":
-                await self._stack.enter_async_context(serving(_ghosts, self._watch.ghost_port))
+                await self._stack.enter_async_context(serving(_ghosts, self._watch.ghosts))
             case "lose_targets":
                 self._watch.state_targets(())
             case "none" | None:

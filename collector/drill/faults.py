@@ -80,8 +80,8 @@ FAULTS: dict[str, Fault] = {
     "SemhealthKvCacheHitLow": Fault(_api("cache_loss", 0.2)),
     "SemhealthKvCacheHitCollapsed": Fault(_api("cache_loss")),
     "SemhealthRequestsRefused": Fault(asks="malformed"),
-    "SemhealthCostAboveBudget": Fault(act="more_traffic", rate=2.0, route={"cost_per_hour": 0.4}),
-    "SemhealthNoTraffic": Fault(act="stop_traffic", warm=18.0),
+    "SemhealthCostAboveBudget": Fault(act="more_traffic", rate=2.0, route={"cost_per_hour": 0.1}),
+    "SemhealthNoTraffic": Fault(act="stop_traffic", rate=20.0),
     "SemhealthObjectiveBurnsFast": Fault(_api("truncation", 0.5, mode="cut"), route=_ERRORS),
     "SemhealthObjectiveBurnsSlowly": Fault(_api("truncation", 0.055, mode="cut"), route=_ERRORS, warm=1.0),
     "SemhealthObjectiveMissed": Fault(

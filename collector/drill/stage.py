@@ -21,9 +21,10 @@ from aiohttp import web
 from msgspec import Struct
 
 from collector.drill.scaling import scaled_alertmanager, scaled_rules
-from collector.supervisor import child_environment, prepare_child
+from collector.programs import running
 
 START = 40.0  # seconds that a program has to answer
+PATIENCE = 15.0  # seconds that a program has to end
 POLL = 0.5
 SCRAPE = "500ms"
 MOST_DELIVERIES = 100_000
@@ -84,42 +85,27 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def reserved() -> socket.socket:
+    """A port of loopback that nobody else can take, where nothing listens yet."""
+    place = socket.socket()
+    place.bind(("127.0.0.1", 0))
+    return place
+
+
+def port_of(place: socket.socket) -> int:
+    return int(place.getsockname()[1])
+
+
 @contextlib.asynccontextmanager
-async def serving(handler: Any, port: int) -> AsyncIterator[None]:
-    """An HTTP server of one handler for every path and method."""
+async def serving(handler: Any, place: socket.socket) -> AsyncIterator[None]:
+    """An HTTP server of one handler for every path and method, at a reserved place."""
     runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0.5)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await web.SockSite(runner, place).start()
     try:
         yield
     finally:
         await runner.cleanup()
-
-
-@contextlib.asynccontextmanager
-async def program(command: Sequence[str], log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program of its own process group until the block ends."""
-    with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=child_environment(os.environ),
-            process_group=0,
-            preexec_fn=prepare_child,
-        )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            try:
-                async with asyncio.timeout(15.0):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
 
 
 class Sidecar:
@@ -136,7 +122,7 @@ class Sidecar:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         command = (sys.executable, "-m", "collector.cli", "run", "--config", str(self.config))
-        async with program(command, self.directory / "log") as self.process:
+        async with running(command, log=self.directory / "log", patience=PATIENCE) as self.process:
             yield
 
     def signal(self, module: str | None, number: signal.Signals) -> bool:
@@ -170,10 +156,10 @@ class Watch:
     def __init__(self, directory: Path, session: aiohttp.ClientSession, targets: Sequence[str]) -> None:
         self.deliveries: list[Delivery] = []
         self.seen: dict[tuple[tuple[str, str], ...], Seen] = {}
-        self.ghost_port = free_port()
+        self.ghosts, self._receiver = reserved(), reserved()
         self._session = session
         self._directory = directory
-        self._prometheus, self._alertmanager, self._receiver = free_port(), free_port(), free_port()
+        self._prometheus, self._alertmanager = free_port(), free_port()
         self.state_targets(targets)
         self._write()
 
@@ -188,7 +174,7 @@ class Watch:
         rules = yaml.safe_load((shipped / "semhealth.rules.yml").read_text(encoding="utf-8"))
         (self._directory / "semhealth.rules.yml").write_text(yaml.safe_dump(scaled_rules(rules), width=10_000))
         routes = yaml.safe_load((shipped / "alertmanager.yml").read_text(encoding="utf-8"))
-        told = scaled_alertmanager(routes, f"http://127.0.0.1:{self._receiver}")
+        told = scaled_alertmanager(routes, f"http://127.0.0.1:{port_of(self._receiver)}")
         (self._directory / "alertmanager.yml").write_text(yaml.safe_dump(told))
         shutil.copy(shipped / "semhealth.tmpl", self._directory)
         config = {
@@ -201,7 +187,7 @@ class Watch:
                 {"job_name": "semhealth",
                  "file_sd_configs": [{"files": ["targets.json"], "refresh_interval": "1s"}]},
                 {"job_name": "legacy-layer",
-                 "static_configs": [{"targets": [f"127.0.0.1:{self.ghost_port}"]}],
+                 "static_configs": [{"targets": [f"127.0.0.1:{port_of(self.ghosts)}"]}],
                  "metric_relabel_configs": LEGACY_NAMES},
             ],
         }  # fmt: skip
@@ -214,16 +200,16 @@ class Watch:
         here = self._directory
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(serving(self._take, self._receiver))
-            await stack.enter_async_context(program(
+            await stack.enter_async_context(running(
                 (alertmanager, f"--config.file={here / 'alertmanager.yml'}", f"--storage.path={here / 'alertmanager'}",
                  f"--web.listen-address=127.0.0.1:{self._alertmanager}", "--cluster.listen-address="),
-                here / "alertmanager.log",
+                log=here / "alertmanager.log",
             ))  # fmt: skip
             await self._ready(self._alertmanager, "alertmanager")
-            await stack.enter_async_context(program(
+            await stack.enter_async_context(running(
                 (prometheus, f"--config.file={here / 'prometheus.yml'}", f"--storage.tsdb.path={here / 'data'}",
                  f"--web.listen-address=127.0.0.1:{self._prometheus}", "--rules.alert.resend-delay=1s"),
-                here / "prometheus.log",
+                log=here / "prometheus.log",
             ))  # fmt: skip
             await self._ready(self._prometheus, "prometheus")
             looking = asyncio.create_task(self._look())

@@ -26,7 +26,7 @@ from ..shipped.files import ALERTMANAGER, RULES, read_yaml, rules  # noqa: TID25
         ("rate(x[5m])", "rate(x[6000ms])"),
         ("x offset 5m", "x offset 6000ms"),
         ("x offset -5m", "x offset -6000ms"),
-        ("max_over_time(rate(x[5m])[1h:5m])", "max_over_time(rate(x[6000ms])[16211ms:6000ms])"),
+        ("max_over_time(rate(x[5m])[1h:5m])", "max_over_time(rate(x[6000ms])[16212ms:6000ms])"),
         ("max_over_time(x[5m:])", "max_over_time(x[6000ms:])"),
         ('x{a="[5m] offset 5m"} > 5', 'x{a="[5m] offset 5m"} > 5'),
         ("x5m:ratio_rate5m > 300", "x5m:ratio_rate5m > 300"),

@@ -178,6 +178,8 @@ def test_every_rule_is_evaluated_without_an_error_and_every_recording_has_a_resu
 def test_every_panel_shows_numbers(prometheus_server: Server) -> None:
     empty = []
     for title, expression in panel_expressions():
+        if "legacy_layer" in expression:
+            continue  # the exporter has none; test_live_panels.py brings a retired layer along
         values = prometheus_server.query(as_prometheus(expression, WINDOW))
         if not any(math.isfinite(value) and value != 0.0 for value in values):
             empty.append((title, expression, values))

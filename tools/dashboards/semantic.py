@@ -114,12 +114,12 @@ ANSWERS = Row(
         ),
         Panel(
             "Failures by schema keyword",
-            "Outputs that broke their schema, by the keyword that failed first: `required` "
+            "Outputs per interval that broke their schema, by the keyword that failed first: `required` "
             "is a missing field, `type` a wrong type, `enum` a value outside its list. Good: none.",
-            "reqps",
+            "short",
             (
                 Query(
-                    rate("semantic_health_output_validation_failures_total", "model", "keyword"),
+                    events("semantic_health_output_validation_failures_total", "model", "keyword"),
                     "{{keyword}} ({{model}})",
                 ),
             ),
