@@ -58,6 +58,7 @@ FAULTS: dict[str, Fault] = {
     "SemhealthContextRelevanceLow": Fault(_api("context_lost")),
     "SemhealthContextRelevanceFallen": Fault(_api("context_lost"), warm=25.0),
     "SemhealthGroundednessFallen": Fault(_api("context_lost"), warm=25.0),
+    "SemhealthRelevanceDrift": Fault(_api("context_lost"), warm=60.0),
     "SemhealthStreamsStutter": Fault(_api("stall", seconds=1.5)),
     "SemhealthStreamsUneven": Fault(
         _api("stutter"), route=_objective(name="jitter", measure="jitter", at_most=0.015, share=0.5)
@@ -75,7 +76,7 @@ FAULTS: dict[str, Fault] = {
     "SemhealthResidencyBroken": Fault(_api("wrong_region"), good="resident"),
     "SemhealthRetryStorm": Fault(_api("overload", mode="gateway"), asks="retrying"),
     "SemhealthModelLoadHigh": Fault(_api("load", mode="high")),
-    "SemhealthModelOverloaded": Fault(_api("overload", 0.02, mode="model")),
+    "SemhealthModelOverloaded": Fault(_api("overload", 0.12, mode="model")),
     "SemhealthModelSpare": Fault(_api("load", mode="spare"), warm=1.0),
     "SemhealthKvCacheHitLow": Fault(_api("cache_loss", 0.2)),
     "SemhealthKvCacheHitCollapsed": Fault(_api("cache_loss")),
