@@ -17,6 +17,10 @@ from .files import ROOT, annotation_expressions, dashboards
 SECONDS = 36.0
 
 
+# What needs more exchanges than the scene has: 150 for a level (tests/end_to_end/test_relevance.py sees a drift).
+LATER = "Away from the usual level"
+
+
 @pytest.fixture(scope="module")
 def scene(needs_binary: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     needs_binary("prometheus")
@@ -40,7 +44,7 @@ def test_every_panel_shows_numbers(dashboard: dict[str, Any], scene: Scene) -> N
                 values += [value for _, value in scene.now(target["expr"])]
             else:
                 values += [value for _, points in scene.range(target["expr"]) for _, value in points]
-        if targets and not says_something(values):
+        if targets and not says_something(values) and not panel["title"].startswith(LATER):
             silent.append((panel["title"], values[:5]))
     assert silent == []
 
