@@ -11,6 +11,8 @@ import math
 from collections.abc import Hashable, Iterable
 from random import Random
 
+from collector.kept import Kept
+
 MEMORY = 20.0  # seconds that rates of arrival look back
 PLAN_EVERY = 0.5  # seconds between two looks at who gets how much
 COST_MEMORY = 0.1  # weight of the newest exchange in what one costs
@@ -50,7 +52,8 @@ class Sampler:
         """`share` is CPU seconds a second that scoring may take in the long run."""
         self._share = share
         self._random = Random(seed)  # noqa: S311 - a sample, not a secret
-        self._strata: dict[Hashable, _Stratum] = {}
+        self._strata: Kept[Hashable, _Stratum] = Kept(lambda: _Stratum(self._now, self._cost), MAX_STRATA)
+        self._now = 0.0
         self._cost = FIRST_COST
         self._learned = 0
         self._planned = -math.inf
@@ -61,7 +64,8 @@ class Sampler:
         The allowance steers: what is planned for is all of the share where it is half full, more above and less below.
         So a wrong estimate of rates and costs moves the allowance to another level, and not what is spent.
         """
-        known = self._of(stratum, now)
+        self._now = now
+        known = self._strata.of(stratum)
         known.arrive(now)
         if now - self._planned >= PLAN_EVERY:
             self._plan(self._share * min(MOST_SUPPLY, max(LEAST_SUPPLY, 2.0 * fill)), now)
@@ -69,25 +73,16 @@ class Sampler:
 
     def cost(self, stratum: Hashable) -> float:
         """CPU seconds that an exchange of the stratum is expected to take."""
-        known = self._strata.get(stratum)
+        known = self._strata.known(stratum)
         return self._cost if known is None else known.cost
 
     def learn(self, stratum: Hashable, seconds: float) -> None:
         """An exchange of the stratum was scored, for so many CPU seconds."""
         self._learned += 1
         self._cost += max(COST_MEMORY, 1.0 / self._learned) * (seconds - self._cost)
-        known = self._strata.get(stratum)
+        known = self._strata.known(stratum)
         if known is not None:
             known.cost += COST_MEMORY * (seconds - known.cost)
-
-    def _of(self, stratum: Hashable, now: float) -> _Stratum:
-        known = self._strata.pop(stratum, None)
-        if known is None:
-            known = _Stratum(now, self._cost)
-            if len(self._strata) >= MAX_STRATA:
-                del self._strata[next(iter(self._strata))]
-        self._strata[stratum] = known
-        return known
 
     def _plan(self, supply: float, now: float) -> None:
         self._planned = now

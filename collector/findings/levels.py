@@ -1,17 +1,11 @@
-"""Recent levels of a number: a fast and a slow moving average with their spread, kept for a bounded set of keys."""
+"""Recent levels of a number: a fast and a slow moving average with their spread."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
 
 FAST = 0.3  # weight of the newest value: about the last 3
 SLOW = 0.02  # about the last 50
 SETTLED = round(1 / SLOW)  # values after which the slow average is no plain mean any more
 ENOUGH = 20  # values before a level is one
-
-Key = TypeVar("Key", bound=Hashable)
-State = TypeVar("State")
 
 
 class Level:
@@ -43,30 +37,3 @@ class Level:
     def high(self) -> float:
         """What few values pass: the slow average and twice the spread."""
         return self.slow + 2.0 * self.spread
-
-
-class Kept(Generic[Key, State]):
-    """States by key, at most `bound`; the one longest not asked for is forgotten first."""
-
-    __slots__ = ("_bound", "_new", "_states")
-
-    def __init__(self, new: Callable[[], State], bound: int) -> None:
-        self._new = new
-        self._bound = bound
-        self._states: dict[Key, State] = {}
-
-    def of(self, key: Key) -> State:
-        """The state of this key, new where it is not known."""
-        state = self._states.pop(key, None)
-        if state is None:
-            state = self._new()
-            if len(self._states) >= self._bound:
-                del self._states[next(iter(self._states))]
-        self._states[key] = state
-        return state
-
-    def known(self, key: Key) -> State | None:
-        return self._states.get(key)
-
-    def __len__(self) -> int:
-        return len(self._states)

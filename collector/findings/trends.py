@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from collector.findings.levels import Kept, Level
+from collector.findings.levels import Level
 from collector.findings.policy import Policy
 from collector.findings.timeouts import Pace, prefill_of
+from collector.kept import Kept
 from collector.labels import model_label
 from collector.model import Exchange, RateLimit
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from collector.catalogue import RELEVANCE_SCORES
+from collector.kept import Kept
 from collector.model import Reading, Relevance
 
 FAST_SECONDS, FAST_SAMPLES = 300.0, 50  # what the fast average remembers: whichever of the two is longer
@@ -23,8 +25,6 @@ FARTHEST = 5.0  # standard deviations from the slow average, beyond which one ex
 LEAST_DEVIATION = 0.2  # logits: of exchanges that were all alike so far, the next may be another
 LEAST_ERROR = 0.01  # logits: no level is known better, however alike the exchanges are
 MAX_PAIRS = 500  # routes with a model
-
-SCORES = ("context_relevance", "answer_relevance", "groundedness")
 
 
 class Drift(Struct, frozen=True, gc=False):
@@ -94,7 +94,7 @@ class Levels:
     """The levels of every route and model, at most MAX_PAIRS; the one longest without a score is forgotten first."""
 
     def __init__(self) -> None:
-        self._pairs: dict[tuple[str, str], tuple[Level, ...]] = {}
+        self._pairs: Kept[tuple[str, str], tuple[Level, ...]] = Kept(_levels, MAX_PAIRS)
 
     def readings(self, scores: Relevance, labels: tuple[str, str], now: float) -> Iterator[Reading]:
         """What has drifted, once the exchange is taken in. `labels` are route and model, `now` is monotonic.
@@ -104,9 +104,9 @@ class Levels:
         raw = scores.raw
         if not scores.scored or raw is None:
             return
-        levels = self._of(labels)
+        levels = self._pairs.of(labels)
         logits = (raw.context_relevance, raw.answer_relevance, raw.groundedness)
-        for name, level, logit in zip(SCORES, levels, logits, strict=True):
+        for name, level, logit in zip(RELEVANCE_SCORES, levels, logits, strict=True):
             if logit is None or not math.isfinite(logit):
                 continue
             level.observe(logit, now)
@@ -117,14 +117,9 @@ class Levels:
                 yield Reading("semantic_health_relevance_drift_logits", drift.logits, where)
                 yield Reading("semantic_health_relevance_drift_errors", drift.errors, where)
 
-    def _of(self, pair: tuple[str, str]) -> tuple[Level, ...]:
-        levels = self._pairs.pop(pair, None)
-        if levels is None:
-            levels = tuple(Level() for _ in SCORES)
-            if len(self._pairs) >= MAX_PAIRS:
-                del self._pairs[next(iter(self._pairs))]
-        self._pairs[pair] = levels
-        return levels
-
     def __len__(self) -> int:
         return len(self._pairs)
+
+
+def _levels() -> tuple[Level, ...]:
+    return tuple(Level() for _ in RELEVANCE_SCORES)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from collector.findings import trends
 from collector.findings.judge import TREND_RULES, Findings
-from collector.findings.levels import ENOUGH, Kept, Level
+from collector.findings.levels import ENOUGH, Level
 from collector.findings.policy import Policy
 from collector.model import Exchange, RateLimit, RequestFacts, Timing, UpstreamFacts, Usage
 
@@ -224,16 +224,6 @@ def test_the_memory_is_bounded():
     assert len(kept._pairs) == trends.MAX_PAIRS
     assert len(kept._allowances) == trends.MAX_ALLOWANCES
     assert len(kept._retries) == trends.MAX_ROUTES
-
-
-def test_what_was_asked_for_last_is_kept():
-    kept: Kept[int, list[int]] = Kept(list, 2)
-    first = kept.of(1)
-    kept.of(2)
-    assert kept.of(1) is first
-    kept.of(3)
-    assert kept.known(1) is first
-    assert kept.known(2) is None
 
 
 def test_a_level_is_the_mean_first_and_follows_slowly_then():

@@ -9,27 +9,16 @@ from collector.catalogue import BY_NAME, label_names
 from collector.measures.continuity import readings
 from collector.model import (
     ChunkGaps,
-    FrameCounts,
-    Record,
-    Relevance,
-    ReportedUsage,
-    TextFacts,
     Timing,
-    UpstreamFacts,
 )
+
+from . import records
 
 SMOOTH = Timing(
     first_byte=0.2, first_token=0.3, chunk_gaps=ChunkGaps(3, 0.1, 0.02, 0.13, (0.1, 0.07, 0.13)), stalls=0,
     time_per_output_token=0.05, client_blocked=0.0, duration=1.0,
 )  # fmt: skip
-RECORD = Record(
-    id="r", started_at=None, route="main", method="POST", trace_id=None, client_request_id=None, retry_attempt=None,
-    dialect="openai.chat", provider="openai", operation="chat", transport="sse", stream=True, status=200,
-    outcome="completed", phase=None, request_model="m", response_model="m-1", finish_reasons=(), usage=None,
-    usage_reported=ReportedUsage(), text=TextFacts(None, 0), correction_ratio=None, tool_calls=(), error=None,
-    frames=FrameCounts(), timing=SMOOTH, bytes_in=0, bytes_out=0, rate_limits=(),
-    retry_after=None, upstream=UpstreamFacts(), validity=None, relevance=Relevance(False), findings=(), anomalies=(),
-)  # fmt: skip
+RECORD = msgspec.structs.replace(records.RECORD, transport="sse", stream=True, timing=SMOOTH)
 
 
 def read(timing: Timing = SMOOTH, *, stream: bool = True) -> dict[str, float]:

@@ -12,27 +12,14 @@ from hypothesis import strategies as st
 from collector.measures.cost import parts, price_of, readings
 from collector.model import (
     ANY_PROVIDER,
-    ChunkGaps,
-    FrameCounts,
     Price,
     Rates,
-    Record,
-    Relevance,
-    ReportedUsage,
-    TextFacts,
-    Timing,
-    UpstreamFacts,
     Usage,
 )
 
-RECORD = Record(
-    id="r", started_at=None, route="main", method="POST", trace_id=None, client_request_id=None, retry_attempt=None,
-    dialect="openai.chat", provider="openai", operation="chat", transport="json", stream=False, status=200,
-    outcome="completed", phase=None, request_model="asked", response_model="m-1", finish_reasons=(), usage=None,
-    usage_reported=ReportedUsage(), text=TextFacts(None, 0), correction_ratio=None, tool_calls=(), error=None,
-    frames=FrameCounts(), timing=Timing(chunk_gaps=ChunkGaps(0)), bytes_in=0, bytes_out=0, rate_limits=(),
-    retry_after=None, upstream=UpstreamFacts(), validity=None, relevance=Relevance(False), findings=(), anomalies=(),
-)  # fmt: skip
+from . import records
+
+RECORD = msgspec.structs.replace(records.RECORD, request_model="asked")
 
 FULL = Price(Rates(2.0, 0.5, 2.5, 8.0), 1000, Rates(4.0, 1.0, 5.0, 12.0), 0.5)
 TABLES = (

@@ -10,26 +10,12 @@ import pytest
 from collector.catalogue import BY_NAME, OUTCOMES, label_names
 from collector.measures.outcome import outcome, readings
 from collector.model import (
-    ChunkGaps,
     ErrorFact,
-    FrameCounts,
     Reading,
-    Record,
-    Relevance,
-    ReportedUsage,
-    TextFacts,
     Timing,
-    UpstreamFacts,
 )
 
-RECORD = Record(
-    id="r", started_at=None, route="main", method="POST", trace_id=None, client_request_id=None, retry_attempt=None,
-    dialect="openai.chat", provider="openai", operation="chat", transport="json", stream=False, status=200,
-    outcome="completed", phase=None, request_model="m", response_model="m-1", finish_reasons=(), usage=None,
-    usage_reported=ReportedUsage(), text=TextFacts(None, 0), correction_ratio=None, tool_calls=(), error=None,
-    frames=FrameCounts(), timing=Timing(chunk_gaps=ChunkGaps(0)), bytes_in=0, bytes_out=0, rate_limits=(),
-    retry_after=None, upstream=UpstreamFacts(), validity=None, relevance=Relevance(False), findings=(), anomalies=(),
-)  # fmt: skip
+from .records import RECORD
 
 GOOD: dict[str, Any] = {
     "how": "complete", "status": 200, "error": False, "terminal": True, "whole": True, "blocked": False,

