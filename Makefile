@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 PYTEST_ARGS ?=
 
-.PHONY: help run test lint format bench docs clean
+.PHONY: help run test lint audit format bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -15,6 +15,7 @@ help: ## List the targets
 	@echo "  make run DURATION=20                    the same for 20 seconds, then a summary"
 	@echo "  make run UPSTREAM=https://api.openai.com  the sidecar alone, in front of that API"
 	@echo "  make test WITHOUT_EMBEDDERS=1           without torch and ONNX Runtime; what needs them is skipped"
+	@echo "  make test WITHOUT_CLIENTS=1             without the vendors' clients; what needs them is skipped"
 	@echo "  ARGS='--listen 127.0.0.1:8090 --set stall_threshold=2s' reaches the command line"
 
 $(BIN)/python:
@@ -35,6 +36,11 @@ $(VENV)/.embedders: $(VENV)/.dev
 	$(PIP) install --quiet --constraint constraints.txt --group embedders
 	@touch $@
 
+# Bytecode is written when a client is first used: it takes longer than all the rest.
+$(VENV)/.clients: $(VENV)/.dev
+	$(PIP) install --quiet --no-compile --constraint constraints.txt --group clients
+	@touch $@
+
 run: $(VENV)/.core ## Run it: with UPSTREAM in front of that API, else in front of a simulated one
 ifdef UPSTREAM
 	@$(BIN)/semhealth run --upstream '$(UPSTREAM)' $(ARGS)
@@ -42,23 +48,29 @@ else
 	@$(BIN)/semhealth demo $(if $(DURATION),--duration $(DURATION)) $(ARGS)
 endif
 
-test: $(VENV)/$(if $(WITHOUT_EMBEDDERS),.dev,.embedders) ## Run every test; as root on Debian, install what they need first
+test: $(VENV)/$(if $(WITHOUT_EMBEDDERS),.dev,.embedders) $(if $(WITHOUT_CLIENTS),,$(VENV)/.clients) ## Run every test; as root on Debian, install what they need first
 	@.ci/packages
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter, yamllint
+lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter, yamllint, bandit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/yamllint --strict .
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive collector exporters
+
+audit: $(VENV)/.core ## Look for known vulnerabilities of what is installed; asks the advisory service of the index
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/pip install --quiet pip-audit
+	$(VENV)/audit/bin/pip-audit --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 
 format: $(VENV)/.dev ## Put the code in its usual form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.dev ## Measure the sidecar against its peers; see bench/README.md
-	$(BIN)/python -m bench.relay $(ARGS)
+	$(BIN)/python -m bench.proxy $(ARGS)
 
 docs: $(VENV)/.dev ## Write the generated pages, dashboards and schemas anew
 	$(BIN)/python -m tools.build_config_docs

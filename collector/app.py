@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -19,16 +20,19 @@ import msgspec
 import uvloop
 from aiohttp import web
 
-from collector.admin.server import application
+from collector.admin import access
+from collector.admin.server import application, no_reload
 from collector.analyst.accumulate import NewDigest, digest_of
-from collector.analyst.analyst import AnalysedRoute, Analyst
+from collector.analyst.analyst import Account, AnalysedRoute, Analyst
 from collector.analyst.answer import Limits
 from collector.analyst.fold import RouteFacts, Rules
 from collector.analyst.ledger import Ledger
 from collector.analyst.receiver import Receiver, Recorded
 from collector.analyst.sampler import Sampler
 from collector.analyst.scorer import EmbeddingScorer
+from collector.changes import why_a_new_analyst
 from collector.config import ConfigError, FindingSettings, Route, Settings, extra_labels, parse_upstream, routes_of
+from collector.control import Control, Note, ends_at_signals, wait_to_go
 from collector.dialects.anthropic_completions import AnthropicCompletions
 from collector.dialects.anthropic_messages import AnthropicMessages
 from collector.dialects.bedrock_converse import BedrockConverse
@@ -49,9 +53,11 @@ from collector.dialects.unknown import Unknown
 from collector.dialects.watsonx import WatsonxChat, WatsonxGeneration
 from collector.embedding.client import EmbeddingClient
 from collector.findings.policy import DIAGNOSTIC_PREFIXES, Policy
+from collector.measures.objectives import stated
 from collector.model import Dialect, Objective, Reading, Record, RuleSet
 from collector.objectives import objectives_of
 from collector.prices import price_tables
+from collector.supervisor import RELOAD_FILE, SETTINGS_FILE, WORKERS_STAY, ReloadState
 from collector.validation.client import ValidatorClient
 from collector.validation.contract import usable_contract
 from exporters.exchange_log import ExchangeLog, last_ids
@@ -96,6 +102,10 @@ PROCESSES = ("proxy", "analyst", "embedder", "validator")
 EMPTYING = 2.0  # seconds that the analyst goes on after the proxies have ended
 SETTLING = 2.0  # seconds that records may still wait for a judge
 FLUSHING = 3.0  # seconds for the last export
+RETIRING = 1.0  # seconds that an analyst goes on with what it judges when another takes its place
+RELOADING = 90.0  # seconds after which a reload that the admin port asked for is not waited for
+ACCOUNT_FILE = "account.json"  # in the runtime directory: what the next analyst has to know of workers that ended
+LOOK_AROUND = 0.5  # seconds between looks at what the supervisor tells in files
 LOG_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 
 
@@ -150,10 +160,7 @@ def analysed_routes(settings: Settings) -> dict[str, AnalysedRoute]:
             schema,
             tuple(route.labels.get(name, "") for name in names),
             tuple((names.index(name), header.lower()) for name, header in settings.label_headers.items()),
-            tuple(
-                Objective(each.name, each.measure, each.share, each.at_most, each.at_least, each.prompts)
-                for each in objectives_of(settings, route)
-            ),
+            _promised(settings, route),
             policy_of(settings.findings if route.findings == FindingSettings() else route.findings),
             rules,
             loaded,
@@ -161,6 +168,13 @@ def analysed_routes(settings: Settings) -> dict[str, AnalysedRoute]:
             route.cost_per_hour,
         )
     return routes
+
+
+def _promised(settings: Settings, route: Route) -> tuple[Objective, ...]:
+    return tuple(
+        Objective(each.name, each.measure, each.share, each.at_most, each.at_least, each.prompts)
+        for each in objectives_of(settings, route)
+    )
 
 
 def servers_of(settings: Settings) -> dict[str, Server]:
@@ -208,8 +222,13 @@ def policy_of(settings: FindingSettings) -> Policy:
 class AnalystProcess:
     """Everything that runs in the analyst process, from its sockets to its exporters."""
 
-    def __init__(self, settings: Settings, runtime: Path) -> None:
+    def __init__(self, settings: Settings, runtime: Path, control: socket.socket | None = None) -> None:
         self._settings = settings
+        self._runtime = runtime
+        self._control_end = control
+        self._control: Control | None = None
+        self._asked: asyncio.Future[tuple[int, str]] | None = None  # of a reload, one at a time
+        self._servers = servers_of(settings)
         clock = SystemClock()
         exporters = settings.exporters
         self._prometheus = PrometheusExporter(
@@ -219,7 +238,7 @@ class AnalystProcess:
         self._telemetry = Telemetry(
             self._prometheus,
             os.environ,
-            servers=servers_of(settings),
+            servers=self._servers,
             signals=otlp.signals,
             endpoint=otlp.endpoint,
             protocol=otlp.protocol,
@@ -247,6 +266,25 @@ class AnalystProcess:
             clock,
             self._telemetry.take if self._telemetry.exports_exchanges else None,
         )
+        self._go_on_from_account()
+
+    def _go_on_from_account(self) -> None:
+        try:
+            account = msgspec.json.decode((self._runtime / ACCOUNT_FILE).read_bytes(), type=Account)
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.MsgspecError) as error:
+            log.warning("totals of workers that ended are not known any more: %s", type(error).__name__)
+            return
+        self._analyst.go_on_from(account)
+
+    def _keep_account(self) -> None:
+        new = self._runtime / f"{ACCOUNT_FILE}.new"
+        try:
+            new.write_bytes(msgspec.json.encode(self._analyst.account()))
+            new.replace(self._runtime / ACCOUNT_FILE)
+        except OSError as error:
+            log.warning("totals of workers that ended could not be kept: %s", error.strerror)
 
     def _write(self, record: Record) -> None:
         if self._log is not None:
@@ -267,12 +305,81 @@ class AnalystProcess:
 
     _restarts_seen = 0
 
+    def _reloads(self) -> None:
+        """How the last reload went, as the supervisor tells it in a file of the runtime directory."""
+        try:
+            state = msgspec.json.decode((self._runtime / RELOAD_FILE).read_bytes(), type=ReloadState)
+        except (OSError, msgspec.MsgspecError):
+            return
+        successful = Reading("semantic_health_config_last_reload_successful", float(state.successful))
+        self._prometheus.record(successful)
+        self._prometheus.record(Reading("semantic_health_config_last_reload_success_timestamp_seconds", state.at))
+
+    # ------------------------------------------------------------ other settings
+
+    def take(self, settings: Settings, *, workers_stay: bool) -> str:
+        """Go by other settings from now on, all of them or none; the reason where a new process has to."""
+        reason = why_a_new_analyst(self._settings, settings) or self._would_stay_stated(settings)
+        if reason:
+            return reason
+        rules, routes = rules_of(settings), analysed_routes(settings)
+        self._analyst.change(rules, routes, workers_stay=workers_stay)
+        self._servers.clear()
+        self._servers.update(servers_of(settings))
+        logging.getLogger().setLevel(settings.log_level.upper())
+        self._settings = settings
+        return ""
+
+    def _would_stay_stated(self, settings: Settings) -> str:
+        """A gauge that was stated once stays: what is promised no more needs a registry without it."""
+        gone = _stated(self._settings) - _stated(settings)
+        return f"route {min(gone)[1]} no longer promises what it did" if gone else ""
+
+    async def _hear(self, control: Control) -> None:
+        """Do as the supervisor says, until it has gone."""
+        while (note := await control.hear()) is not None:
+            if note.kind == "take":
+                control.say(Note("taken", self._taken(workers_stay=note.text == WORKERS_STAY)))
+            elif note.kind == "answer":
+                self._answer(note.status, note.text)
+        self._control = None
+        self._answer(*await no_reload())
+
+    def _answer(self, status: int, text: str) -> None:
+        if self._asked is not None and not self._asked.done():
+            self._asked.set_result((status, text))
+
+    def _taken(self, *, workers_stay: bool) -> str:
+        try:
+            return self.take(_settings_in(self._runtime), workers_stay=workers_stay)
+        except Exception as error:  # noqa: BLE001 - the boundary of a reload: a new process may do what this one cannot
+            log.warning("settings could not be taken: %s", type(error).__name__)
+            return f"it could not take them: {type(error).__name__}"
+
+    async def _ask_to_reload(self) -> tuple[int, str]:
+        if self._control is None:
+            return await no_reload()
+        if self._asked is not None:
+            return 409, "another reload is under way; try again"
+        self._asked = asyncio.get_running_loop().create_future()
+        try:
+            self._control.say(Note("reload"))
+            async with asyncio.timeout(RELOADING):
+                return await self._asked
+        except TimeoutError:
+            return 503, "the supervisor has not answered; the log of semhealth says more"
+        finally:
+            self._asked = None
+
+    # ------------------------------------------------------------ running
+
     async def run(self, events: socket.socket, admin: socket.socket, runtime: Path) -> None:
-        """Until SIGTERM or SIGINT; then takes in what the proxies still told, settles and flushes."""
+        """Until SIGTERM or SIGINT; then takes in what the proxies still told, settles and flushes.
+
+        At SIGUSR1 another analyst takes its place: it hangs up on the proxies, which will turn to that one.
+        """
         loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+        stop, leave = ends_at_signals()
         if self._log is not None:
             loop.add_signal_handler(signal.SIGHUP, self._log.reopen)
         else:
@@ -286,17 +393,42 @@ class AnalystProcess:
         background.append(asyncio.create_task(self._watch(runtime)))
         when_written = self._log.when_written if self._log is not None else None
         recorded = Recorded(self._recorded_before)
-        server = await loop.create_unix_server(lambda: Receiver(self._analyst, when_written, recorded), sock=events)
-        runner = web.AppRunner(application(self._analyst, self._prometheus.render), access_log=None)
+        self._reloads()
+        receivers: set[Receiver] = set()  # one per worker that is connected
+
+        def receiver() -> Receiver:
+            made = Receiver(self._analyst, when_written, recorded, lambda: left(made))
+            receivers.add(made)
+            return made
+
+        def left(gone: Receiver) -> None:
+            receivers.discard(gone)
+            self._keep_account()
+
+        server = await loop.create_unix_server(receiver, sock=events)
+        asked = application(self._analyst, self._prometheus.render, self._ask_to_reload)
+        runner = web.AppRunner(access.guarded(asked, self._settings, os.environ), access_log=None)
         await runner.setup()
-        await web.SockSite(runner, admin).start()
+        await self._open_admin(runner, admin)
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
-        await stop.wait()
-        await self._empty()
-        await self._analyst.settle(SETTLING)
-        server.close()
+        if self._control_end is not None:
+            self._control = await Control.on(self._control_end)
+            background.append(asyncio.create_task(self._hear(self._control)))
+            self._control.say(Note("serving"))
+        await leave.wait()
+        if stop.is_set():
+            await self._empty()
+            await self._analyst.settle(SETTLING)
+            server.close()
+        else:
+            server.close()
+            await self._analyst.settle(RETIRING)
+            await self._written()
+            for each in list(receivers):
+                each.hang_up()
+        self._keep_account()
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
@@ -304,6 +436,32 @@ class AnalystProcess:
         await asyncio.to_thread(self._telemetry.shutdown, FLUSHING)
         if self._log is not None:
             await asyncio.to_thread(self._log.close)
+
+    async def _written(self) -> None:
+        """Wait until what is recorded is in the log, and the proxies have been told."""
+        if self._log is None:
+            return
+        loop = asyncio.get_running_loop()
+        written = asyncio.Event()
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(written.set)
+
+        self._log.when_written(tell)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RETIRING):
+                await written.wait()
+
+    async def _open_admin(self, runner: web.AppRunner, admin: socket.socket) -> None:
+        """Serve the admin port; not at all where its TLS cannot be had any more, rather than without."""
+        for warning in access.warnings(self._settings, os.environ):
+            log.warning(warning)
+        try:
+            tls = access.server_tls(self._settings.admin_tls)
+        except OSError as error:
+            log.error("the admin port stays closed, its certificate cannot be used: %s", error.strerror)
+            return
+        await web.SockSite(runner, admin, ssl_context=tls).start()
 
     async def _empty(self) -> None:
         """Wait until the proxy workers have hung up, so that nothing they told is lost."""
@@ -318,7 +476,25 @@ class AnalystProcess:
             for reading in self._embedder.readings():
                 self._prometheus.record(reading)
             self._restarts(runtime)
-            await asyncio.sleep(0.5)
+            self._reloads()
+            await asyncio.sleep(LOOK_AROUND)
+
+
+def _settings_in(runtime: Path) -> Settings:
+    return msgspec.json.decode((runtime / SETTINGS_FILE).read_bytes(), type=Settings)
+
+
+def _stated(settings: Settings) -> set[tuple[str, ...]]:
+    """Metric, labels and labels of the user of every gauge that is stated once."""
+    names = extra_labels(settings)
+    found = set()
+    for route in routes_of(settings):
+        extra = tuple(route.labels.get(name, "") for name in names)
+        if route.contract is not None:
+            found.add(("semantic_health_contract_loaded", route.name, *extra))
+        for reading in stated(route.name, _promised(settings, route), route.cost_per_hour):
+            found.add((reading.metric, *reading.labels, *extra))
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -328,11 +504,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fd", required=True, action="append", metavar="NAME=N")
     given = parser.parse_args(arguments)
     sockets = dict(each.partition("=")[::2] for each in given.fd)
-    settings = msgspec.json.decode((given.runtime / "settings.json").read_bytes(), type=Settings)
+    control = socket.socket(fileno=int(sockets["control"])) if "control" in sockets else None
+    if control is not None and not wait_to_go(control):
+        return 2
+    settings = _settings_in(given.runtime)
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
     events = socket.socket(fileno=int(sockets["events"]))
     admin = socket.socket(fileno=int(sockets["admin"]))
-    process = AnalystProcess(settings, given.runtime)
+    process = AnalystProcess(settings, given.runtime, control)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(process.run(events, admin, given.runtime))
     return 0

@@ -64,7 +64,7 @@ UNOBSERVED_REASONS = (
     "analysis_failed",  # the analyst met a fault of its own
 )
 REFUSED_REASONS = (
-    "no_route", "bad_request", "head_over_cap", "unsupported_protocol", "over_connections", "draining",
+    "no_route", "bad_request", "head_over_cap", "body_over_cap", "unsupported_protocol", "over_connections", "draining",
 )  # fmt: skip
 THROTTLE_SOURCES = ("upstream", "sidecar")
 EMBEDDER_FAILURES = ("unreachable", "timeout", "status", "too_large", "malformed", "circuit_open", "model_error")
@@ -535,6 +535,10 @@ METRICS: tuple[Metric, ...] = (
            "seconds", SECONDS),
     Metric("semantic_health_process_restarts_total", "counter", "Processes of the sidecar that died and came back.",
            ("process",)),
+    Metric("semantic_health_config_last_reload_successful", "gauge",
+           "1 when the configuration that was last read is in force, 0 when it was refused."),
+    Metric("semantic_health_config_last_reload_success_timestamp_seconds", "gauge",
+           "When the configuration that is in force was read.", (), "seconds"),
     Metric("semantic_health_relevance_ready", "gauge", "1 when the embedding model is loaded."),
     Metric("semantic_health_readings_dropped_total", "counter", "Readings refused: no finite number or no series left.",
            ("metric",)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import http.client
 import logging
 import os
@@ -65,6 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     of_objectives = objectives.add_subparsers(dest="of_objectives", metavar="COMMAND", required=True)
     suggest = of_objectives.add_parser("suggest", help="propose objectives from the records of a running sidecar")
     suggest.add_argument("--url", metavar="URL", default=None, help="its admin port (default http://127.0.0.1:9464)")
+    suggest.add_argument("--token-file", metavar="FILE", help="its bearer token (else SEMHEALTH_ADMIN_TOKEN holds it)")
+    suggest.add_argument("--ca-file", metavar="FILE", help="certificates that it is verified by, with https")
     suggest.add_argument(
         "--long-context-tokens", type=int, metavar="N", default=None, help="boundary of prompt classes (default 4000)"
     )
@@ -92,7 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("metrics", help="print the metric catalogue as Markdown")
 
     health = commands.add_parser("health", help="ask a running sidecar; exit 0 when it is ready, else 1")
-    health.add_argument("--admin", default=None, metavar="ADDR", help="its admin address (default 127.0.0.1:9464)")
+    health.add_argument(
+        "--admin", default=None, metavar="ADDR", help="its admin address, https:// before it if it has TLS "
+        "(default 127.0.0.1:9464)",
+    )  # fmt: skip
+    health.add_argument("--ca-file", metavar="FILE", help="certificates that it is verified by, with https")
     health.add_argument("--health", default=None, metavar="ADDR", help="its health address, asked instead")
     return parser
 
@@ -129,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "inspect":
                 return _inspect(given)
             case "objectives":
-                return _suggest(given.url, given.long_context_tokens)
+                return _suggest(given)
             case "grafana":
                 return _push(given)
             case "drill":
@@ -137,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "metrics":
                 return _metrics()
             case "health":
-                return _health(given.admin, given.health)
+                return _health(given.admin, given.health, given.ca_file)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -170,16 +177,25 @@ def _settings_flags(given: argparse.Namespace) -> dict[str, str | None]:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from collector.supervisor import StartError, Supervisor
+    from collector.handover import REHEARSAL, own_command, take_inherited
+    from collector.supervisor import StartError, Supervisor, settings_in
 
-    try:
+    def read() -> Settings:
         settings = _load(given, upstream=given.upstream, **_settings_flags(given))
+        _check_log_file(settings)
+        return settings
+
+    inherited = take_inherited(os.environ)
+    try:
+        if os.environ.pop(REHEARSAL, None) is not None:
+            return _rehearse(read())
+        settings = None if inherited is None else settings_in(inherited)
+        settings = read() if settings is None else settings
         logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
         log = logging.getLogger("semhealth")
-        _check_log_file(settings)
 
         async def supervise() -> int:
-            supervisor = Supervisor(settings)
+            supervisor = Supervisor(settings, read, own_command(), inherited)
             return await supervisor.run(lambda: log.info(_greeting(settings, supervisor.addresses)))
 
         return asyncio.run(supervise())
@@ -188,6 +204,20 @@ def _run(given: argparse.Namespace) -> int:
     except StartError as error:
         _say(f"semhealth: {error}")
         return FAILED
+
+
+def _rehearse(settings: Settings) -> int:
+    """Whether a start would succeed, as far as can be told without one: the settings were read, the code is here."""
+    import importlib
+    import tempfile
+
+    from collector.changes import keep_files
+
+    for module in ("proxy.worker", "app", "validation.process", "embedding.process"):
+        importlib.import_module(f"collector.{module}")
+    with tempfile.TemporaryDirectory(prefix="semhealth-") as runtime:
+        keep_files(settings, Path(runtime), 0)
+    return OK
 
 
 def _greeting(settings: Settings, addresses: Mapping[str, str]) -> str:
@@ -287,17 +317,24 @@ def _inspect(given: argparse.Namespace) -> int:
     return FAILED if failed else OK
 
 
-def _suggest(url: str | None, long_context: int | None) -> int:
+def _suggest(given: argparse.Namespace) -> int:
+    from collector.admin_token import token_of
+    from collector.config import AdminAuth
     from collector.suggestion import SuggestionError, described, fetch
 
+    file = given.token_file or os.environ.get("SEMHEALTH_ADMIN_TOKEN_FILE") or None
     try:
-        records = fetch(f"http://{_admin_default()}" if url is None else url)
+        token = token_of(AdminAuth(token_file=file), os.environ)
+        records = fetch(f"http://{_admin_default()}" if given.url is None else given.url, token, given.ca_file)
+    except ConfigError as error:
+        return _complain(error)
     except SuggestionError as error:
         _say(f"semhealth: {error}")
         return FAILED
     if not records:
         _say("semhealth: the sidecar has no records yet; let traffic pass first")
         return FAILED
+    long_context = given.long_context_tokens
     sys.stdout.write(
         described(records, Settings().analysis.long_context_tokens if long_context is None else long_context)
     )
@@ -354,23 +391,25 @@ def _version() -> int:
     return OK
 
 
-def _health(admin: str | None, health: str | None) -> int:
-    """The health address where one is given, else the admin address."""
+def _health(admin: str | None, health: str | None, ca_file: str | None) -> int:
+    """The health address where one is given, else the admin address, which may have https:// before it."""
+    from collector.admin_token import connection_to
+
     try:
         address, path = (health, "/-/readyz") if health is not None else (admin or _admin_default(), "/readyz")
-        host, port = parse_address(address)
+        scheme = "https" if address.startswith("https://") else "http"
+        host, port = parse_address(address.removeprefix(f"{scheme}://"))
     except ConfigError as error:
         return _complain(error)
-    connection = http.client.HTTPConnection(host, port, timeout=HEALTH_TIMEOUT)
     try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        said = response.read(200).decode("utf-8", "replace").strip()
+        connection = connection_to(scheme, host, port, HEALTH_TIMEOUT, ca_file)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            response = connection.getresponse()
+            said = response.read(200).decode("utf-8", "replace").strip()
     except (OSError, http.client.HTTPException) as error:
         _say(f"semhealth: no answer from {address}: {error}")
         return FAILED
-    finally:
-        connection.close()
     print(said)
     return OK if response.status == 200 else FAILED
 

@@ -111,6 +111,14 @@ class FindingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     retry_storm: Annotated[int, Meta(ge=2, le=1000)] = 5  # early retries within a minute
 
 
+class Sigv4(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Requests are signed anew for AWS (Signature Version 4), with the environment's credentials."""
+
+    region: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,64}$")]
+    service: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,64}$")] = "bedrock"  # as signatures name it
+    mode: Literal["resign"] = "resign"
+
+
 class Route(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One upstream behind a path prefix. The longest matching prefix wins."""
 
@@ -121,6 +129,9 @@ class Route(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     dialect: DialectName | None = None  # None: detected
     provider: str | None = None  # gen_ai.provider.name; None: from the upstream's host
     contract: str | None = None  # a JSON Schema, or a contract with rules (docs/contracts.md), for answers
+    proxy: str | None = None  # http://host:port or `none`; None: as the environment says
+    host: Literal["upstream", "preserve"] = "upstream"  # whose name the Host line has there: its own, or the client's
+    sigv4: Sigv4 | None = None  # None: signatures pass as they are
     orca: OrcaFormat | None = None  # ask the upstream for load reports in this format; None: do not ask
     labels: dict[str, str] = {}
     objectives: tuple[RouteObjective, ...] = ()
@@ -145,9 +156,10 @@ class Proxy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     response_timeout: PositiveSeconds | None = None  # until the response head; None: none of ours
     keep_alive: Seconds = 75.0  # an idle client connection is closed after this
     pool_idle: Seconds = 15.0  # an idle upstream connection is closed after this
+    pool_age: PositiveSeconds = 300.0  # an older upstream connection is not kept after its answer
     pool_size: Annotated[int, Meta(ge=0)] = 512  # idle upstream connections kept per upstream and worker
     max_connections: Annotated[int, Meta(ge=1)] = 10_000
-    max_head: Bytes = 65_536
+    max_head: Bytes = 131_072
     queue: Bytes = 16 * 1024 * 1024  # bytes that may wait for the analyst, per worker
     drain_timeout: Seconds = 25.0
     trace_parent: bool = False  # make the sidecar's span the parent: rewrites `traceparent`
@@ -251,12 +263,28 @@ class Privacy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     hmac_key_env: str = "SEMHEALTH_HMAC_KEY"
 
 
+class AdminAuth(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Who may read the admin port. Neither the file nor the variable: whoever reaches it."""
+
+    token_file: str | None = None  # read again when it changes
+    token_env: str = "SEMHEALTH_ADMIN_TOKEN"  # noqa: S105 - the variable that holds the token where no file is named
+
+
+class AdminTls(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """TLS of the admin port; both files or neither."""
+
+    cert_file: str | None = None  # with its chain
+    key_file: str | None = None
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything. `upstream` alone stands for one route named `default` at `/`."""
 
     upstream: str | None = None
     listen: str = "127.0.0.1:8080"
     admin: str = "127.0.0.1:9464"
+    admin_auth: AdminAuth = AdminAuth()
+    admin_tls: AdminTls = AdminTls()
     health: str | None = None
     routes: tuple[Route, ...] = ()
     label_headers: dict[str, str] = {}  # label name: request header it is read from

@@ -17,6 +17,8 @@ from pathlib import Path
 import msgspec
 from msgspec import inspect
 
+from collector.admin_token import parse_token, read_token
+from collector.aws import signer_of
 from collector.catalogue import FINDING_RULE, LABELS, METRICS, label_names
 from collector.config import (
     ConfigError,
@@ -31,6 +33,7 @@ from collector.config import (
     parse_prefix,
     parse_size,
     parse_upstream,
+    routes_of,
     shown,
 )
 from collector.config_tree import (
@@ -50,6 +53,8 @@ from collector.config_tree import (
 from collector.contracts.reading import read_contract
 from collector.contracts.rule import MAX_RULES
 from collector.embedding.installed import what_is_missing
+from collector.forward_proxy import NONE as NO_FORWARD_PROXY
+from collector.forward_proxy import forward_proxy_of, parse_forward_proxy
 from collector.prices import read_table
 
 # Environment variable → key. Empty variables count as unset, as in `${NAME:-}` of a compose file.
@@ -58,6 +63,7 @@ VARIABLES: dict[str, Keys] = {
     "SEMHEALTH_UPSTREAM": ("upstream",),
     "SEMHEALTH_LISTEN": ("listen",),
     "SEMHEALTH_ADMIN": ("admin",),
+    "SEMHEALTH_ADMIN_TOKEN_FILE": ("admin_auth", "token_file"),
     "SEMHEALTH_HEALTH": ("health",),
     "SEMHEALTH_LOG_LEVEL": ("log_level",),
     "SEMHEALTH_WORKERS": ("proxy", "workers"),
@@ -73,6 +79,7 @@ VARIABLES: dict[str, Keys] = {
 }
 FILE_VARIABLE = "SEMHEALTH_CONFIG"
 KEY_VARIABLE = "SEMHEALTH_HMAC_KEY"
+TOKEN_VARIABLE = "SEMHEALTH_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 FLAGS: dict[str, Keys] = {
     "upstream": ("upstream",),
     "listen": ("listen",),
@@ -120,9 +127,9 @@ def checked(path: Path) -> tuple[Settings, list[Problem]]:
 
 def variable_warnings(environ: Mapping[str, str], settings: Settings | None = None) -> list[str]:
     """A sentence for each SEMHEALTH_ variable that means nothing."""
-    known = {*VARIABLES, FILE_VARIABLE, KEY_VARIABLE}
+    known = {*VARIABLES, FILE_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE}
     if settings is not None:
-        known.add(settings.privacy.hmac_key_env)
+        known |= {settings.privacy.hmac_key_env, settings.admin_auth.token_env}
     return [
         f"{name}: no such variable, it is ignored{suggest(name, sorted(known))}"
         for name in sorted(environ)
@@ -293,6 +300,7 @@ class _Reader:
         self._check_rule_names(settings)
         self._check_ports(settings)
         self._check_tls(settings)
+        self._check_admin_tls(settings)
         self._check_embedder(settings)
         if len(extra_labels(settings)) > MAX_LABELS:
             names = ", ".join(extra_labels(settings))
@@ -319,12 +327,41 @@ class _Reader:
         key = settings.embedder.http.key_env
         if settings.embedder.kind == "http" and key is not None and not environ.get(key):
             self.refuse(("embedder", "http", "key_env"), f"the variable {key} is not set; set it to the server's key")
+        token = environ.get(settings.admin_auth.token_env)
+        if token and settings.admin_auth.token_file is None and self.stands(("admin_auth", "token_env")):
+            try:
+                parse_token(token)
+            except ConfigError as refused:
+                self.refuse(("admin_auth", "token_env"), f"its variable: {refused}")
+        self._check_forward_proxies(settings, environ)
+        self._check_signers(settings, environ)
         log = settings.exporters.exchange_log.path
         if log is not None and not Path(log).parent.is_dir():
             here = ("exporters", "exchange_log", "path")
             self.refuse(here, f"{Path(log).parent}: no such directory; make it, or name another file")
         elif log is not None and Path(log).is_dir():
             self.refuse(("exporters", "exchange_log", "path"), f"{log}: is a directory; name a file in it")
+
+    def _check_forward_proxies(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        if not self.stands(("routes",)) or not self.stands(("upstream",)):
+            return
+        said = set()
+        for route in routes_of(settings):
+            try:
+                if route.proxy is None:  # others were read with the file
+                    forward_proxy_of(route, environ)
+            except ConfigError as refused:
+                said.add(str(refused))
+        self.problems.extend(Problem("", message) for message in sorted(said))
+
+    def _check_signers(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        for index, route in enumerate(settings.routes):
+            if route.sigv4 is None or not self.stands(("routes", index, "sigv4")):
+                continue
+            try:
+                signer_of(route.sigv4, environ)
+            except ConfigError as refused:
+                self.refuse(("routes", index, "sigv4"), str(refused))
 
     def _check_routes(self, settings: Settings) -> None:
         stand = self.stands(("upstream",)) and self.stands(("routes",))
@@ -342,6 +379,10 @@ class _Reader:
                 if value in seen:
                     self.refuse(here, f"{shown(value)} is also the {key} of routes[{seen[value]}]; no two may be alike")
                 seen.setdefault(value, index)
+            if route.sigv4 is not None and route.host == "preserve":
+                self.refuse(
+                    ("routes", index, "host"), "preserve goes without sigv4, which signs for the upstream's name"
+                )
             self._check_objectives(index, route)
         if settings.upstream is not None:
             if "/" in prefixes:
@@ -424,6 +465,21 @@ class _Reader:
         tls = settings.proxy.tls
         if tls.client_key is not None and tls.client_cert is None and self.stands(("proxy", "tls", "client_cert")):
             self.refuse(("proxy", "tls", "client_key"), "needs client_cert beside it")
+
+    def _check_admin_tls(self, settings: Settings) -> None:
+        tls = settings.admin_tls
+        stand = {key: self.stands(("admin_tls", key)) for key in ("cert_file", "key_file")}
+        if tls.key_file is not None and tls.cert_file is None and stand["cert_file"]:
+            self.refuse(("admin_tls", "key_file"), "needs cert_file beside it")
+        elif tls.cert_file is not None and tls.key_file is None and stand["key_file"]:
+            self.refuse(("admin_tls", "cert_file"), "needs key_file beside it")
+        elif tls.cert_file is not None and all(stand.values()):
+            from collector.admin.access import server_tls  # noqa: PLC0415 - only where the admin port has TLS
+
+            try:
+                server_tls(tls)
+            except OSError as error:
+                self.refuse(("admin_tls", "cert_file"), f"cannot be used with key_file: {error.strerror}")
 
 
 _ANY = ("0.0.0.0", "::")
@@ -522,6 +578,7 @@ def _either(words: Sequence[str]) -> str:
 PLACEHOLDERS: dict[str, object] = {
     "routes[].name": "refused",
     "routes[].upstream": "http://refused.invalid",
+    "routes[].sigv4.region": "refused",
     "routes[].objectives[].name": "refused",
     "routes[].objectives[].measure": "errors",
     "routes[].objectives[].share": 0.5,
@@ -531,6 +588,9 @@ PLACEHOLDERS: dict[str, object] = {
     "findings.aliases[].served": "refused",
 }  # so that reading goes on
 FILES = {
+    "admin_auth.token_file",
+    "admin_tls.cert_file",
+    "admin_tls.key_file",
     "routes[].contract",
     "embedder.sentence_transformers.folder",
     "proxy.tls.ca_file",
@@ -580,6 +640,12 @@ def _check_prefix(value: object) -> object:
     return prefix
 
 
+def _check_forward_proxy(value: object) -> object:
+    if value not in (None, NO_FORWARD_PROXY):
+        parse_forward_proxy(str(value), "the route's proxy", may_have_user=False)
+    return value
+
+
 def _check_provider(value: object) -> object:
     if value is not None and _PROVIDER.fullmatch(str(value)) is None:
         raise ConfigError(f"expected a name such as openai or vllm, got {shown(str(value))}")
@@ -598,6 +664,16 @@ def _check_contract(value: object) -> object:
 def _check_readable(value: object) -> object:
     if value is not None:
         read_file(Path(str(value)), MAX_CERTIFICATE)
+    return value
+
+
+def _check_token_file(value: object) -> object:
+    if value is None:
+        return None
+    if not Path(str(value)).is_file():
+        # Never quoted: people put the token itself here.
+        raise ConfigError("there is no such file; it holds the token, and the value here is its path")
+    read_token(Path(str(value)))
     return value
 
 
@@ -698,11 +774,16 @@ CHECKS: dict[str, Callable[[object], object]] = {
     "upstream": _check_upstream,
     "listen": _check_address,
     "admin": _check_address,
+    "admin_auth.token_file": _check_token_file,
+    "admin_auth.token_env": _check_variable,
+    "admin_tls.cert_file": _check_readable,
+    "admin_tls.key_file": _check_readable,
     "health": _check_address,
     "routes[].upstream": _check_upstream,
     "routes[].prefix": _check_prefix,
     "routes[].provider": _check_provider,
     "routes[].contract": _check_contract,
+    "routes[].proxy": _check_forward_proxy,
     "proxy.max_head": _check_head,
     "validator.memory": _check_memory,
     "proxy.tls.ca_file": _check_readable,

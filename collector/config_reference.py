@@ -10,7 +10,7 @@ import msgspec
 from msgspec import NODEFAULT, inspect
 
 from collector.config import DURATION_PATTERN, SIZE_PATTERN, Settings, format_duration, format_size
-from collector.config_file import FILE_VARIABLE, KEY_VARIABLE, VARIABLES
+from collector.config_file import FILE_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE, VARIABLES
 from collector.config_tree import SETTINGS, Keys, bare_type, is_section, keys_below, pattern_of
 
 _FINDINGS = {
@@ -49,6 +49,15 @@ DESCRIPTIONS: dict[str, str] = {
         "is always written: `127.0.0.1:8080` for this machine alone, `0.0.0.0:8080` for every interface."
     ),
     "admin": "Where metrics, records, health and the live page are served.",
+    "admin_auth": "Who may read the admin port; see docs/security.md. Without a token, whoever reaches it.",
+    "admin_auth.token_file": (
+        "File with the bearer token that requests to the admin port have to show, but those to `/livez` and `/readyz`. "
+        "It is read again when it changes."
+    ),
+    "admin_auth.token_env": "Name of the environment variable that holds the token where no file is named.",
+    "admin_tls": "TLS of the admin port. Both files or neither; they are read when the analyst process starts.",
+    "admin_tls.cert_file": "PEM file with the certificate of the admin port and its chain.",
+    "admin_tls.key_file": "PEM file with its key, without a password.",
     "health": (
         "A further address on which the proxy answers `/-/healthz` and `/-/readyz`, for probes from outside the pod."
     ),
@@ -65,6 +74,23 @@ DESCRIPTIONS: dict[str, str] = {
     "routes[].provider": "Value of `gen_ai.provider.name`. Taken from the upstream's host when left out.",
     "routes[].contract": "A JSON Schema, or a contract with `schema` and `rules` (docs/contracts.md), for answers. "
     "The schema counts where the request itself asks for none.",
+    "routes[].proxy": (
+        "A forward proxy for this route's upstream, `http://host:port`, or `none`. Left out, `https_proxy`, "
+        "`http_proxy`, `all_proxy` and `no_proxy` of the environment decide; an upstream on this machine is never "
+        "reached through one of those. Over https the proxy is asked for a tunnel, and sees no more than the host."
+    ),
+    "routes[].host": (
+        "What the upstream gets as `Host`: the name in its URL, or with `preserve` what the client sent. Where to "
+        "connect, and the name that TLS asks for, are the URL's either way; see docs/bedrock.md."
+    ),
+    "routes[].sigv4": (
+        "Signs requests anew for AWS, with the credentials of the environment: `AWS_ACCESS_KEY_ID`, "
+        "`AWS_SECRET_ACCESS_KEY` and, with a session, `AWS_SESSION_TOKEN`. A request is held until its body is "
+        "complete, 4 MiB at most. Needs the extra `aws`. Left out, signatures pass as they are; see docs/bedrock.md."
+    ),
+    "routes[].sigv4.mode": "`resign` takes an earlier signature out and puts its own in.",
+    "routes[].sigv4.region": "Region that is signed for, such as `us-east-1`.",
+    "routes[].sigv4.service": "Service that is signed for, by its name in signatures.",
     "routes[].orca": (
         "Asks the upstream for its load with every request, as an ORCA report in this format, spelt as it is sent: "
         "vLLM takes either case, Triton small letters only. The line `endpoint-load-metrics-format` is added to the "
@@ -113,6 +139,10 @@ DESCRIPTIONS: dict[str, str] = {
     ),
     "proxy.keep_alive": "An idle connection of the service is closed after this.",
     "proxy.pool_idle": "An idle connection to the upstream is closed after this.",
+    "proxy.pool_age": (
+        "A connection to the upstream that is older is closed after its answer, however busy. New connections ask "
+        "for the name anew, so this is how long a change of DNS may take to be followed."
+    ),
     "proxy.pool_size": "Idle connections kept per upstream and worker.",
     "proxy.max_connections": "Connections of the service per worker; further ones are refused.",
     "proxy.max_head": "Largest head of a request or response. At least 1KiB.",
@@ -126,7 +156,7 @@ DESCRIPTIONS: dict[str, str] = {
         "`routes[].orca` it is the one end-to-end header that changes."
     ),
     "proxy.tls": "How upstreams over https are verified.",
-    "proxy.tls.ca_file": "Certificates to trust, PEM, in place of the system's.",
+    "proxy.tls.ca_file": "Certificates to trust, PEM, beside the system's.",
     "proxy.tls.client_cert": "Certificate to present, PEM; it may hold the key too.",
     "proxy.tls.client_key": "Its key, PEM.",
     "analysis": "What is read of each exchange, and how much.",
@@ -274,6 +304,7 @@ def variable_table() -> str:
     lines = ["| variable | key |", "| --- | --- |"]
     lines.append(f"| `{FILE_VARIABLE}` | the configuration file, where `--config` is not given |")
     lines += [f"| `{name}` | `{pattern_of(keys)}` |" for name, keys in VARIABLES.items()]
+    lines.append(f"| `{TOKEN_VARIABLE}` | the token of the admin port, without a file (the name can be changed) |")
     lines.append(f"| `{KEY_VARIABLE}` | the key for `privacy.text_hash: hmac` (the name can be changed) |")
     return "\n".join(lines)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -14,8 +15,9 @@ from contextlib import AbstractAsyncContextManager
 import aiohttp
 import msgspec
 
+from collector.admin_token import bearer, token_of
 from collector.analyst.summary import Summary
-from collector.config import Settings
+from collector.config import AdminTls, Settings
 from collector.programs import running
 from collector.supervisor import Supervisor, bind_tcp
 from collector.view import CLEAR, farewell, table
@@ -36,10 +38,13 @@ async def run(settings: Settings, simulator: str | None, rate: float, duration: 
     listening = bind_tcp("simulator", simulator if simulator is not None else "127.0.0.1:0")
     host, port = listening.getsockname()[:2]
     api = f"http://{host}:{port}"
-    settings = msgspec.structs.replace(settings, upstream=api, log_level="warning", objective_profile="strict")
+    settings = msgspec.structs.replace(
+        settings, upstream=api, log_level="warning", objective_profile="strict", admin_tls=AdminTls()
+    )
     supervisor = Supervisor(settings)
     addresses = supervisor.addresses
     settings = msgspec.structs.replace(settings, listen=addresses["listen"], admin=addresses["admin"])
+    shown = bearer(token_of(settings.admin_auth, os.environ))
     began = time.monotonic()
     up = asyncio.Event()
     sidecar = asyncio.create_task(supervisor.run(up.set))
@@ -49,7 +54,7 @@ async def run(settings: Settings, simulator: str | None, rate: float, duration: 
         async with _child("collector.simulator.api", _api_arguments(listening), (listening.fileno(),)):
             await up.wait()
             interrupted = _on_interrupt(supervisor)
-            async with aiohttp.ClientSession() as session:
+            async with aiohttp.ClientSession(headers=shown) as session:
                 await _wait_ready(session, admin, sidecar)
                 began = time.monotonic()
                 async with _child(

@@ -16,6 +16,7 @@ from collector.analyst.fold import ExchangeFold, RouteFacts, Rules
 from collector.analyst.scorer import EmbeddingScorer
 from collector.app import SystemClock, policy_of, rules_of
 from collector.catalogue import PROVIDER_NAMES
+from collector.children import child_environment, prepare_child
 from collector.config import Settings
 from collector.embedding.client import EmbeddingClient
 from collector.findings.judge import Findings
@@ -32,7 +33,7 @@ from collector.model import (
     Timing,
 )
 from collector.recorded import Recording
-from collector.supervisor import bind_unix, child_environment, prepare_child, runtime_directory
+from collector.supervisor import bind_unix, runtime_directory
 from collector.validation.client import ValidatorClient
 
 ROUTE = "recorded"

@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from collector.supervisor import child_environment, prepare_child
+from collector.children import child_environment, prepare_child
 
 
 @contextlib.asynccontextmanager

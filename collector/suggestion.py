@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from collector.admin_token import bearer, connection_to
 from collector.measures.objectives import judged, prompt_of
 from collector.model import Objective, Record
 
@@ -46,20 +47,24 @@ class _Page(Struct):
     records: tuple[Record, ...]
 
 
-def fetch(url: str) -> tuple[Record, ...]:
-    """The latest records of the sidecar whose admin port is at `url`, newest first; or SuggestionError."""
+def fetch(url: str, token: str | None = None, ca_file: str | None = None) -> tuple[Record, ...]:
+    """The latest records of the sidecar whose admin port is at `url`, newest first; or SuggestionError.
+
+    `token` is shown to it; `ca_file` has the certificates that it is verified by, in place of the system's.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or parts.hostname is None:
         raise SuggestionError(f"--url: expected http(s)://host:port of the admin port, got {url[:100]!r}")
-    connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     try:
-        connection = connect(parts.hostname, parts.port, timeout=TIMEOUT)
-        connection.request("GET", f"{parts.path.rstrip('/')}/records?limit={MOST_RECORDS}")
+        connection = connection_to(parts.scheme, parts.hostname, parts.port, TIMEOUT, ca_file)
+        connection.request("GET", f"{parts.path.rstrip('/')}/records?limit={MOST_RECORDS}", headers=bearer(token))
         answer = connection.getresponse()
         body = answer.read(LARGEST_ANSWER)
         connection.close()
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise SuggestionError(f"no answer from {url[:100]}: {error}") from error
+    if answer.status == 401:
+        raise SuggestionError(f"{url[:100]} asks for its token; name the file that holds it with --token-file")
     if answer.status != 200:
         raise SuggestionError(f"{url[:100]} answered {answer.status}; is it the admin port?")
     try:

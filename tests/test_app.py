@@ -6,10 +6,11 @@ import hashlib
 import hmac
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from collector.app import DIALECTS, analysed_routes, rules_of
-from collector.config import Analysis, Privacy, Route, RouteObjective, Settings
+from collector.app import DIALECTS, AnalystProcess, analysed_routes, rules_of
+from collector.config import Analysis, EmbedderSettings, Privacy, Route, RouteObjective, Settings
 
 
 def settings(**more: object) -> Settings:
@@ -58,3 +59,40 @@ def test_a_route_brings_its_host_contract_labels_and_objectives(tmp_path: Path) 
     assert made.extra == ("", "search")  # app, team: sorted by name
     assert made.header_labels == ((0, "x-app"),)
     assert (made.objectives[0].name, made.objectives[0].at_most) == ("quick", 1.0)
+
+
+PROMISED = RouteObjective(name="quick", measure="duration", share=0.9, at_most=1.0)
+
+
+def promising(*objectives: RouteObjective, **more: object) -> Settings:
+    route = Route(name="a", upstream="http://api.example", objectives=objectives)
+    return Settings(routes=(route,), embedder=EmbedderSettings(kind="none"), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [
+        (promising(PROMISED, msgspec.structs.replace(PROMISED, name="other")), ""),
+        (promising(msgspec.structs.replace(PROMISED, share=0.5, at_most=9.0)), ""),
+        (promising(PROMISED, analysis=Analysis(stall_threshold=9.0)), ""),
+        (promising(), "route a no longer promises what it did"),
+        (promising(PROMISED, analysis=Analysis(window=9.0)), "analysis differs"),
+    ],
+)
+async def test_an_analyst_takes_other_settings_or_says_why_not(after: Settings, reason: str, tmp_path: Path) -> None:
+    process = AnalystProcess(promising(PROMISED), tmp_path)
+    process._analyst.state_objectives()
+    assert process.take(after, workers_stay=True) == reason
+    told = process._prometheus.render("")[0].decode()
+    now = (after if not reason else promising(PROMISED)).routes[0].objectives
+    stated = [line for line in told.splitlines() if line.startswith("semantic_health_slo_objective_ratio{")]
+    assert len(stated) == len(now)
+    assert {line.split()[1] for line in stated} == {str(each.share) for each in now}
+
+
+async def test_settings_that_cannot_be_taken_change_nothing(tmp_path: Path) -> None:
+    process = AnalystProcess(promising(PROMISED), tmp_path)
+    before = process._analyst._rules
+    (tmp_path / "settings.json").write_bytes(msgspec.json.encode(promising(PROMISED, prices="/no/such/file")))
+    assert process._taken(workers_stay=True) == "it could not take them: ConfigError"
+    assert process._analyst._rules is before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -353,3 +354,50 @@ def test_health_without_an_answer_is_1_and_a_wrong_address_2(capsys: pytest.Capt
     assert capsys.readouterr().err.startswith("semhealth: no answer from 127.0.0.1:1: ")
     assert main(["health", "--admin", "here"]) == 2
     assert capsys.readouterr().err.startswith("semhealth: expected host:port")
+
+
+def test_health_and_suggest_reach_an_admin_port_with_tls_and_a_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key, token = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "token"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    token.write_text("a-token-of-the-tests\n")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_shown = self.headers["Authorization"] == "Bearer a-token-of-the-tests"
+            body = b"ready\n" if self.path == "/readyz" else b'{"records":[]}'
+            self.send_response(200 if is_shown or self.path == "/readyz" else 401)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url, trusted = f"https://127.0.0.1:{server.server_address[1]}", ["--ca-file", str(cert)]
+    suggest = ["objectives", "suggest", "--url", url]
+    try:
+        assert main(["health", "--admin", url, *trusted]) == 0
+        assert main(["health", "--admin", url]) == 1
+        assert "certificate verify failed" in capsys.readouterr().err
+        assert main([*suggest, *trusted]) == 1
+        assert "asks for its token; name the file that holds it with --token-file" in capsys.readouterr().err
+        assert main([*suggest, *trusted, "--token-file", str(token)]) == 1
+        assert "has no records yet" in capsys.readouterr().err
+        monkeypatch.setenv("SEMHEALTH_ADMIN_TOKEN", "a-token-of-the-tests")
+        assert main([*suggest, *trusted]) == 1
+        assert "has no records yet" in capsys.readouterr().err
+        assert main([*suggest, "--token-file", str(tmp_path / "nothing")]) == 2
+    finally:
+        server.shutdown()
+        server.server_close()

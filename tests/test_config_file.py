@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -9,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from collector.config import ConfigError, FindingSettings, ModelAlias, Settings, routes_of
+from collector.config import ConfigError, FindingSettings, ModelAlias, Settings, Sigv4, routes_of
 from collector.config_file import FLAGS, RESERVED_LABELS, VARIABLES, check, key_paths, load, variable_warnings
 from collector.config_tree import SETTINGS, Keys, bare_type, keys_below, pattern_of, written
 
@@ -250,6 +252,27 @@ def test_certificates_must_be_readable_and_a_key_needs_its_certificate(write) ->
     assert said(file) == ["proxy.tls.client_key: needs client_cert beside it (line 2)"]
 
 
+def test_the_admin_port_has_a_token_that_is_one_and_both_files_of_tls(write, tmp_path: Path) -> None:
+    for content in ("", "short", "two words that are long", "a-token-of-the-tests\nand-another-of-them"):
+        (tmp_path / "token").write_text(content)
+        [problem] = said(write(UPSTREAM + "admin_auth: {token_file: token}"))
+        assert problem.startswith("admin_auth.token_file: expected one token of at least 16 letters")
+        assert not content or content not in problem
+    (tmp_path / "token").write_text("a-token-of-the-tests\n")
+    file = write(UPSTREAM + "admin_auth: {token_file: token}")
+    assert said(file, {"SEMHEALTH_ADMIN_TOKEN": "short"}) == []
+    assert said(write(UPSTREAM), {"SEMHEALTH_ADMIN_TOKEN": "a-token-of-the-tests"}) == []
+    [problem] = said(write(UPSTREAM), {"SEMHEALTH_ADMIN_TOKEN": "canary"})
+    assert problem.startswith("admin_auth.token_env: its variable: expected one token")
+    assert "canary" not in problem
+    file = write(UPSTREAM + "admin_tls: {cert_file: token}")
+    assert said(file) == ["admin_tls.cert_file: needs key_file beside it (line 2)"]
+    file = write(UPSTREAM + "admin_tls: {key_file: token}")
+    assert said(file) == ["admin_tls.key_file: needs cert_file beside it (line 2)"]
+    [problem] = said(write(UPSTREAM + "admin_tls: {cert_file: token, key_file: token}"))
+    assert problem.startswith("admin_tls.cert_file: cannot be used with key_file")
+
+
 def test_headers_that_become_labels_are_lower_case_and_hold_no_secret(write) -> None:
     assert load(write(UPSTREAM + "label_headers: {team: X-Team}"), {}).label_headers == {"team": "x-team"}
     for header in ("Authorization", "x-api-key", "Cookie"):
@@ -326,6 +349,9 @@ def other_value(keys: Keys, type_: inspect.Type, tmp_path: Path) -> str:
         "exporters.exchange_log.path": str(tmp_path / "log.jsonl"),
         "exporters.otlp.endpoint": "http://127.0.0.1:4318",
         "prices": str(tmp_path / "prices.yaml"),
+        "admin_auth.token_file": str(tmp_path / "token"),
+        "admin_tls.cert_file": str(tmp_path / "other-cert.pem"),
+        "admin_tls.key_file": str(tmp_path / "other-key.pem"),
         "routes[].objectives[].measure": "first_token",
         "routes[].findings.profile": "strict",
         "objective_profile": "strict",
@@ -357,26 +383,45 @@ def other_value(keys: Keys, type_: inspect.Type, tmp_path: Path) -> str:
             raise AssertionError(bare)
 
 
+def make_certificate(directory: Path) -> None:
+    """`cert.pem` and `key.pem`, each twice."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-keyout", str(directory / "key.pem"), "-out", str(directory / "cert.pem")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    for name in ("cert.pem", "key.pem"):
+        shutil.copy(directory / name, directory / f"other-{name}")
+
+
 LEAVES = [(keys, type_) for keys, type_ in keys_below(SETTINGS, ()) if pattern_of(keys) in key_paths()]
 
 
 @pytest.mark.parametrize(("keys", "type_"), LEAVES, ids=[pattern_of(keys) for keys, _ in LEAVES])
-def test_set_reaches_every_key(keys: Keys, type_: inspect.Type, tmp_path: Path, write) -> None:
+def test_set_reaches_every_key(keys: Keys, type_: inspect.Type, tmp_path: Path, write, monkeypatch) -> None:
     (tmp_path / "contract.json").write_text("{}", encoding="utf-8")
     (tmp_path / "prices.yaml").write_text("tables: {}", encoding="utf-8")
+    (tmp_path / "token").write_text("a-token-of-the-tests", encoding="utf-8")
+    if keys[0] == "admin_tls":
+        make_certificate(tmp_path)
+    sigv4 = ", sigv4: {region: us-east-1}" if "sigv4" in keys else ""
+    if sigv4:  # whether or not the extra is here
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     file = write(
         "routes: [{name: a, upstream: http://a.example, prefix: /a, objectives: ["
         "{name: quick, measure: duration, at_most: 1s, share: 0.9}, "
         "{name: grounded, measure: groundedness, at_least: 0.5, share: 0.9}], "
-        "findings: {aliases: [{asked: a, served: b}]}}]\n"
+        f"findings: {{aliases: [{{asked: a, served: b}}]}}{sigv4}}}]\n"
         "findings: {aliases: [{asked: a, served: b}]}\n"
-        "proxy: {tls: {client_cert: contract.json}}"
+        "proxy: {tls: {client_cert: contract.json}}\n"
+        + ("admin_tls: {cert_file: cert.pem, key_file: key.pem}" if keys[0] == "admin_tls" else "")
     )
     keys = tuple("team" if key == "<name>" else key for key in keys)
     if keys[-1] == "at_least":
         keys = ("routes", 0, "objectives", 1, "at_least")
-    before = msgspec.to_builtins(load(file, {}))
-    after = msgspec.to_builtins(load(file, {}, [f"{written(keys)}={other_value(keys, type_, tmp_path)}"]))
+    environ = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    before = msgspec.to_builtins(load(file, environ))
+    after = msgspec.to_builtins(load(file, environ, [f"{written(keys)}={other_value(keys, type_, tmp_path)}"]))
     if keys[-1] == "client_cert":  # the file has the same
         before = msgspec.to_builtins(load(None, {}, upstream="http://a.example"))
 
@@ -386,7 +431,7 @@ def test_set_reaches_every_key(keys: Keys, type_: inspect.Type, tmp_path: Path, 
         return tree
 
     assert at(after) is not None
-    assert at(after) != at(before)
+    assert at(after) != at(before) or pattern_of(keys) == "routes[].sigv4.mode"  # which has one value
 
 
 # ---------------------------------------------------------------- junk
@@ -542,3 +587,41 @@ def test_a_load_report_in_another_format_is_refused(spelt: str, write) -> None:
 
 def test_no_load_report_is_asked_for_unless_a_route_says_so(write) -> None:
     assert routes_of(load(write(UPSTREAM), {}))[0].orca is None
+
+
+def test_signatures_and_hosts_pass_or_change_as_a_route_says(write) -> None:
+    file = write(
+        "routes: [{name: a, upstream: http://a.example, host: preserve}, "
+        "{name: b, upstream: http://b.example, prefix: /b, sigv4: {region: us-east-1}}]"
+    )
+    pytest.importorskip("botocore", reason="the extra `aws` brings botocore")
+    first, second = load(file, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}).routes
+    assert (first.host, first.sigv4) == ("preserve", None)
+    assert (second.host, second.sigv4) == ("upstream", Sigv4(region="us-east-1", service="bedrock", mode="resign"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ("host: client", "routes[0].host"),
+        ("sigv4: {}", "routes[0].sigv4.region"),
+        ("sigv4: {region: US East}", "routes[0].sigv4.region"),
+        ("sigv4: {region: us-east-1, mode: sign}", "routes[0].sigv4.mode"),
+        ("sigv4: {region: us-east-1, access_key: a}", "routes[0].sigv4.access_key"),
+        ("sigv4: {region: us-east-1}, host: preserve", "routes[0].host"),
+    ],
+)
+def test_a_route_that_cannot_sign_is_refused_by_the_key(keys: str, path: str, write) -> None:
+    file = write(f"routes: [{{name: a, upstream: http://a.example, {keys}}}]")
+    assert [problem.path for problem in check(file)] == [path]
+
+
+def test_signing_without_credentials_or_without_botocore_is_refused(write, monkeypatch) -> None:
+    file = write("routes: [{name: a, upstream: http://a.example, sigv4: {region: us-east-1}}]")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    (problem,) = check(file, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": ""})
+    assert problem.path == "routes[0].sigv4"
+    assert "AWS_SECRET_ACCESS_KEY" in problem.message
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (problem,) = check(file, {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"})
+    assert "semhealth[aws]" in problem.message

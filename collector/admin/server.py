@@ -1,9 +1,9 @@
-"""The admin port: metrics, records, health and a summary, all read-only."""
+"""The admin port: metrics, records, health and a summary, all read-only, and one way to have the settings reloaded."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from aiohttp import web
@@ -16,6 +16,7 @@ MAX_LIMIT = 1000
 FILTERS = ("route", "model", "outcome", "finding", "validity")
 
 Render = Callable[[str], tuple[bytes, str]]
+Reload = Callable[[], Awaitable[tuple[int, str]]]
 
 INDEX = """semhealth admin port
   /metrics        Prometheus text, or OpenMetrics where the scrape asks for it
@@ -23,11 +24,20 @@ INDEX = """semhealth admin port
   /records/{id}   one record, by its own id, the upstream's request id or the client's
   /summary        totals and the state of each route and model
   /livez /readyz  health
+  POST /-/reload  take the configuration as it is written now; an error says what is wrong, and nothing has changed
 """
 
 
-def application(analyst: Analyst, render: Render) -> web.Application:
-    """The aiohttp application. `render` gives the body and content type of /metrics for an `Accept` header."""
+async def no_reload() -> tuple[int, str]:
+    """The answer where there is no supervisor."""
+    return 503, "there is no supervisor that could reload the configuration"
+
+
+def application(analyst: Analyst, render: Render, reload: Reload = no_reload) -> web.Application:
+    """The aiohttp application. `render` gives the body and content type of /metrics for an `Accept` header.
+
+    `reload` has the configuration read anew; its answer is a status and a text of a line for each problem.
+    """
 
     async def index(_: web.Request) -> web.Response:
         return web.Response(text=INDEX)
@@ -63,6 +73,10 @@ def application(analyst: Analyst, render: Render) -> web.Application:
             return web.Response(text="ready\n")
         return web.Response(status=503, text="no proxy worker is connected\n")
 
+    async def ask_to_reload(_: web.Request) -> web.Response:
+        status, text = await reload()
+        return web.Response(status=status, text=text if text.endswith("\n") else f"{text}\n")
+
     app = web.Application()
     app.add_routes([
         web.get("/", index),
@@ -72,6 +86,7 @@ def application(analyst: Analyst, render: Render) -> web.Application:
         web.get("/summary", summary),
         web.get("/livez", alive),
         web.get("/readyz", ready),
+        web.post("/-/reload", ask_to_reload),
     ])  # fmt: skip
     return app
 

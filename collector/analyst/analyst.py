@@ -60,6 +60,7 @@ from collector.signals.upstream import trace_parent
 
 log = logging.getLogger("semhealth.analyst")
 
+MOST_LIVES = 1000  # lives of workers whose totals are told apart
 MAX_PENDING = 2000  # exchanges that wait for the validator or the embedder; beyond it they go unjudged
 
 
@@ -109,6 +110,31 @@ class Worker:
         self.boot = "unknown"
         self.number = 0
         self.vitals: ProxyVitals | None = None
+        self.routes: Mapping[str, AnalysedRoute] = {}  # those of the settings by which it runs, from `connected` on
+
+
+class Account(Struct, frozen=True):
+    """The totals of every life of a worker, and what an analyst itself lost by reason: for the one that follows it."""
+
+    vitals: tuple[ProxyVitals, ...] = ()
+    lost: dict[str, int] = {}
+
+
+def sum_of(vitals: Sequence[ProxyVitals]) -> ProxyVitals:
+    """The totals of several lives that have ended, under the name of the first."""
+    unobserved: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for each in vitals:
+        unobserved.update(each.unobserved)
+        refused.update(each.refused)
+    return msgspec.structs.replace(
+        vitals[0],
+        forwarded=sum(each.forwarded for each in vitals),
+        unobserved=dict(unobserved),
+        refused=dict(refused),
+        in_flight=0,
+        queue_bytes=0,
+    )
 
 
 class Analyst:
@@ -145,8 +171,18 @@ class Analyst:
         self._findings = Findings({name: route.findings for name, route in routes.items()})
         self._finding_log = FindingLog()
 
+    def change(self, rules: Rules, routes: Mapping[str, AnalysedRoute], *, workers_stay: bool) -> None:
+        """Go by these from now on. Where the workers do not stay, those connected go on by the routes they know."""
+        self._rules = rules
+        self._routes = routes
+        if workers_stay:
+            for worker in self._workers:
+                worker.routes = {**worker.routes, **routes}
+        self._findings.change({name: route.findings for name, route in routes.items()})
+        self.state_objectives()
+
     def state_objectives(self) -> None:
-        """Say what the routes promise, and whether their contracts are in force; once, before the first exchange."""
+        """Say what the routes promise, and whether their contracts are in force; before their first exchange."""
         for name, route in self._routes.items():
             for reading in objectives.stated(name, route.objectives, route.cost_per_hour):
                 self._exporter.record(msgspec.structs.replace(reading, extra=route.extra))
@@ -157,6 +193,7 @@ class Analyst:
     # ------------------------------------------------------------ workers
 
     def connected(self, worker: Worker) -> None:
+        worker.routes = self._routes
         self._workers.add(worker)
 
     def disconnected(self, worker: Worker) -> None:
@@ -194,7 +231,7 @@ class Analyst:
     def _take_one(self, worker: Worker, event: Event) -> bool:
         match event:
             case RequestSeen():
-                route = self._routes[event.route]
+                route = self._route_of(worker, event.route)
                 name = f"{worker.boot}-{event.id}"
                 worker.open[event.id] = ExchangeFold(name, event, route.facts, self._rules)
             case ResponseSeen():
@@ -214,6 +251,10 @@ class Analyst:
                 self._take_vitals(worker, event)
         return False
 
+    def _route_of(self, worker: Worker, name: str) -> AnalysedRoute:
+        known = worker.routes.get(name)
+        return self._routes[name] if known is None else known
+
     def _failed(self, worker: Worker, event: Event, fault: Exception) -> None:
         log.error("an exchange could not be analysed: %s (it was forwarded untouched)", type(fault).__name__)
         log.debug("analysis fault", exc_info=fault)
@@ -227,7 +268,7 @@ class Analyst:
     def _ended(self, worker: Worker, fold: ExchangeFold, event: ExchangeEnded) -> bool:
         """True when the exchange is recorded at once, False when its record waits for a judge."""
         exchange = fold.ended(event)
-        route = self._routes[fold.route.name]
+        route = self._route_of(worker, fold.route.name)
         tasks = validity.tasks(exchange, route.contract, route.rules)
         languages = self._scorer.languages
         reason = relevance.reason_not_scored(exchange, languages)
@@ -266,7 +307,7 @@ class Analyst:
             judging = self._judge.judge(tasks) if tasks else _nothing()
             scoring = self._scorer.score(exchange) if reason is None else _given(relevance.unscored(exchange, reason))
             judged, scored = await asyncio.gather(judging, scoring)
-            self._record(fold, self._routes[fold.route.name], exchange, validity.validity(judged), scored)
+            self._record(fold, self._route_of(worker, fold.route.name), exchange, validity.validity(judged), scored)
         except Exception as fault:
             log.error("an exchange could not be judged: %s (it was forwarded untouched)", type(fault).__name__)
             log.debug("judging fault", exc_info=fault)
@@ -334,11 +375,40 @@ class Analyst:
         ):
             for reason, total in told.items():
                 record(Reading(metric, float(total - known.get(reason, 0)), (reason,)))
+        # One that gives way and the one that follows it have the same number.
+        alike = [each.vitals for each in {*self._workers, worker} if each.number == now.worker and each.vitals]
         number = str(now.worker)
-        record(Reading("semantic_health_in_flight", float(now.in_flight), (number,)))
-        record(Reading("semantic_health_queue_bytes", float(now.queue_bytes), (number,)))
+        record(Reading("semantic_health_in_flight", float(sum(each.in_flight for each in alike)), (number,)))
+        record(Reading("semantic_health_queue_bytes", float(sum(each.queue_bytes for each in alike)), (number,)))
         record(Reading("semantic_health_event_loop_lag_seconds", now.loop_lag))
         self._proxy[now.boot] = now
+        if len(self._proxy) > MOST_LIVES:
+            self._merge_oldest()
+
+    def _merge_oldest(self) -> None:
+        """Keep the totals of the two lives that were heard of first as one."""
+        live = {each.boot for each in self._workers}
+        oldest = [vitals for boot, vitals in self._proxy.items() if boot not in live][:2]
+        for vitals in oldest:
+            del self._proxy[vitals.boot]
+        if oldest:
+            self._proxy = {oldest[0].boot: sum_of(oldest), **self._proxy}
+
+    def account(self) -> Account:
+        """What is known of all workers, and what was lost here."""
+        return Account(tuple(self._proxy.values()), dict(self._lost))
+
+    def go_on_from(self, account: Account) -> None:
+        """Take over what an analyst before this one knew, before the first worker connects."""
+        for vitals in account.vitals:
+            self._proxy[vitals.boot] = vitals
+            self._exporter.record(Reading("semantic_health_forwarded_total", float(vitals.forwarded)))
+            for reason, total in vitals.unobserved.items():
+                self._exporter.record(Reading("semantic_health_unobserved_total", float(total), (reason,)))
+            for reason, total in vitals.refused.items():
+                self._exporter.record(Reading("semantic_health_refused_total", float(total), (reason,)))
+        for reason, total in account.lost.items():
+            self._count_lost(reason, total)
 
     def summary(self) -> Summary:
         """Totals since the start beside what the ledger shows."""

@@ -41,7 +41,8 @@ class Receiver(asyncio.Protocol):
 
     Where records are kept in a log, `when_written` calls back, from any thread, once those so far are in it: only then
     is their exchange acknowledged, so that a killed analyst leaves none that is neither in the log nor counted. Nor is
-    one both: a worker that connects is told which of its exchanges are `recorded` already.
+    one both: a worker that connects is told which of its exchanges are `recorded` already. `left` is called when it
+    has gone.
     """
 
     def __init__(
@@ -49,9 +50,11 @@ class Receiver(asyncio.Protocol):
         analyst: Analyst,
         when_written: Callable[[Callable[[], None]], None] | None = None,
         recorded: Recorded | None = None,
+        left: Callable[[], None] = lambda: None,
     ) -> None:
         self._analyst = analyst
         self._when_written = when_written
+        self._left = left
         self._recorded = recorded if recorded is not None else Recorded()
         self._worker = Worker(self._acknowledge, self._greet)
         self._transport: asyncio.Transport | None = None
@@ -104,6 +107,13 @@ class Receiver(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._analyst.disconnected(self._worker)
+        self._left()
+
+    def hang_up(self) -> None:
+        """Leave the worker to another analyst: what it has not finished telling, it counts itself."""
+        self._worker.open.clear()
+        if self._transport is not None:
+            self._transport.close()
 
     def _acknowledge(self, batches: int, ended: list[int]) -> None:
         if self._when_written is None or not ended:

@@ -26,6 +26,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("responsibleaipolicy", "content_filter"), ("safety", "content_filter"), ("guardrail", "content_filter"),
     ("authentication", "auth"), ("unauthorized", "auth"), ("permission", "auth"), ("forbidden", "auth"),
     ("invalid_api_key", "auth"), ("accessdenied", "auth"), ("expiredtoken", "auth"), ("unrecognizedclient", "auth"),
+    ("invalidsignature", "auth"), ("incompletesignature", "auth"),
     ("not_found", "not_found"), ("notfound", "not_found"), ("timeout", "timeout"), ("timed_out", "timeout"),
     ("deadline", "timeout"), ("invalid", "invalid_request"), ("validation", "invalid_request"),
     ("bad_request", "invalid_request"), ("badrequest", "invalid_request"), ("context_length", "invalid_request"),

@@ -331,6 +331,9 @@ class _Stage:
                 path = self._common.directory.parent / f"contract-{name}.yaml"
                 path.write_text("rules: broken\n")
                 sidecar.signal("collector.app", signal.SIGKILL)
+            case "break_config":
+                sidecar.config.write_text("routes: broken\n")
+                sidecar.signal(None, signal.SIGHUP)
             case "start_ghost":
                 await self._stack.enter_async_context(serving(_ghosts, self._watch.ghosts))
             case "lose_targets":

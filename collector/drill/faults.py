@@ -17,6 +17,7 @@ Act = Literal[
     "kill_embedder",  # again and again
     "stop_collector",  # of OTLP
     "lose_contract",  # the file breaks, and the analyst must read it again
+    "break_config",  # the file breaks, and the sidecar is told to reload it
     "start_ghost",  # an exporter of a retired layer
     "lose_targets",  # discovery finds no sidecar any more
     "none",  # it fires by itself
@@ -95,6 +96,7 @@ FAULTS: dict[str, Fault] = {
     "SemhealthEmbedderNotReady": Fault(act="kill_embedder", alone=True),
     "SemhealthExportsFailing": Fault(act="stop_collector", alone=True),
     "SemhealthProcessRestarted": Fault(act="kill_validator", alone=True),
+    "SemhealthReloadFailed": Fault(act="break_config", alone=True),
     "SemhealthSidecarDown": Fault(act="kill_sidecar", alone=True),
     "SemhealthWatchdog": Fault(act="none"),
     "SemhealthSidecarAbsent": Fault(act="lose_targets"),

@@ -64,8 +64,8 @@ def _traced(source: Path, target: Path) -> None:
                 input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
             ).last_hidden_state
 
-    inner = AutoModel.from_pretrained(source, local_files_only=True, attn_implementation="eager").eval()
-    tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
+    inner = AutoModel.from_pretrained(source, local_files_only=True, attn_implementation="eager").eval()  # a folder # nosec B615
+    tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)  # as above # nosec B615
     example = tokenizer(["one text", "another text, which is longer"], padding=True, return_tensors="pt")
     axes = {0: "texts", 1: "tokens"}
     with warnings.catch_warnings(), torch.no_grad():

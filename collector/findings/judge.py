@@ -57,6 +57,10 @@ class Findings:
         self._default = _Rules(Policy())
         self._routes = {route: _Rules(policy) for route, policy in (policies or {}).items()}
 
+    def change(self, policies: Mapping[str, Policy]) -> None:
+        """Other policies by route from now on; what came before stays known."""
+        self._routes = {route: _Rules(policy) for route, policy in policies.items()}
+
     def judge(self, exchange: Exchange, came_early: bool = False) -> tuple[Finding, ...]:
         """Every rule that holds. `came_early`: the request did not wait as it had been told to (retries.py)."""
         rules = self._routes.get(exchange.record.route, self._default)

@@ -43,6 +43,9 @@ class LengthBody:
         return size
 
 
+NO_BODY = LengthBody(0)
+
+
 class EndlessBody:
     """A body that ends with its connection."""
 
@@ -139,14 +142,11 @@ class UnchunkedBody(ChunkedBody):
         return content
 
 
-def body_of(framing: Framing, length: int) -> Body:
-    """The follower for a body framed so."""
-    match framing:
-        case "none":
-            return LengthBody(0)
-        case "length":
-            return LengthBody(length)
-        case "chunked":
-            return ChunkedBody()
-        case "close":
-            return EndlessBody()
+def body_of(framing: Framing, length: int, begun: bytes = b"") -> tuple[Body, int]:
+    """The follower for a body framed so, and how many of the bytes it begins with belong to it. BodyError as `take`."""
+    if framing == "length" and len(begun) < length:
+        return LengthBody(length - len(begun)), len(begun)
+    if framing == "length" or framing == "none":  # noqa: PLR1714 - a set of two costs more than both comparisons
+        return NO_BODY, length
+    body: Body = ChunkedBody() if framing == "chunked" else EndlessBody()
+    return body, body.take(begun) if begun else 0

@@ -20,6 +20,8 @@ from collector.proxy.heads import (
 )
 from collector.proxy.peer import is_held
 from collector.proxy.plane import MOST_TURNED_AWAY, Plane, report_fault
+from collector.proxy.routes import Destination
+from collector.proxy.signed import SignedExchange, why_unsigned
 
 HELD_BYTES = 64 * 1024  # of the next request, read ahead so that a client that leaves is noticed
 LINGER = 2.0  # seconds in which the rest of a refused upload is read and dropped, so that the answer arrives
@@ -94,7 +96,7 @@ class ClientConnection(asyncio.Protocol):
             if exchange is not None:
                 exchange.from_client(data)
             elif not self._closing:
-                self._rest = self._rest + data if self._rest else data
+                self._rest += data
                 self._read_requests()
         except Exception as error:  # noqa: BLE001 - the boundary of this connection: the worker lives on
             report_fault(error, "while reading a request")
@@ -145,7 +147,7 @@ class ClientConnection(asyncio.Protocol):
 
     def hold(self, data: bytes) -> None:
         """Keep bytes of the next request until this one is answered."""
-        self._rest = self._rest + data if self._rest else data
+        self._rest += data
         if len(self._rest) > HELD_BYTES:
             self.pause(PIPELINE)
 
@@ -182,9 +184,13 @@ class ClientConnection(asyncio.Protocol):
             self._close(linger=linger)
             return
         self._idle_since = self._plane.loop.time()
-        self.resume(EVERY_REASON)
+        if self._paused:
+            self.resume(EVERY_REASON)
         if not self._handling:
-            self._read_requests()
+            if self._rest or self._eof:
+                self._read_requests()
+            if self._plane.heir is not None:
+                self._plane.loop.call_soon(self.give_way)  # once the answer has been written
 
     def break_off(self, *, reset: bool) -> None:
         """Close with the answer unfinished, so that the client sees it was; what was written still goes out."""
@@ -204,6 +210,19 @@ class ClientConnection(asyncio.Protocol):
     def is_flushed(self) -> bool:
         """Whether the kernel has taken all that was written."""
         return self._transport.is_closing() or self._transport.get_write_buffer_size() == 0
+
+    def give_way(self) -> None:
+        """Hand the connection on to the heir, where nothing is under way on it and the kernel has all that was said."""
+        heir, transport = self._plane.heir, self._transport
+        is_busy = self._exchange is not None or self._handling or bool(self._rest) or transport.is_closing()
+        if heir is None or is_busy or self._closing or self._eof or transport.get_write_buffer_size():
+            return
+        transport.pause_reading()  # what arrives from now on is the heir's to read
+        if heir.takes(transport.get_extra_info("socket").fileno()):
+            self._closing = True
+            transport.abort()  # closes our descriptor; the connection lives in the other one
+        else:
+            transport.resume_reading()
 
     def drain(self) -> None:
         """Close once the current answer is done; at once when there is none."""
@@ -240,20 +259,10 @@ class ClientConnection(asyncio.Protocol):
             self._rest = rest
             if not rest:
                 return False
-        if not can_begin_request(rest[0]):
-            return self._refuse(NOT_HTTP, "bad_request")
-        if rest.startswith(PREFACE):
-            return self._refuse(HTTP2, "unsupported_protocol")
-        end = rest.find(END, self._searched)
-        if end < 0 or end + len(END) > self._plane.settings.max_head:
-            if len(rest) > self._plane.settings.max_head:
-                return self._refuse(HEAD_OVER_CAP, "head_over_cap")
-            if has_bare_line_feed(rest):
-                return self._refuse(BARE_LINE_FEED, "bad_request")
-            self._searched = max(0, len(rest) - 3)
-            return False
+        end = rest.find(END, self._searched) + len(END)
+        if not len(END) <= end <= self._plane.settings.max_head:
+            return self._wait_for_head(rest)
         self._searched = 0
-        end += len(END)
         self._rest = b""
         try:
             head = read_request(rest[:end])
@@ -262,20 +271,42 @@ class ClientConnection(asyncio.Protocol):
         self._begin(head, rest[end:])
         return True
 
+    def _wait_for_head(self, rest: bytes) -> bool:
+        """Read on, unless what came so far can never become a head that is forwarded."""
+        if not can_begin_request(rest[0]):
+            return self._refuse(NOT_HTTP, "bad_request")
+        if rest.startswith(PREFACE):
+            return self._refuse(HTTP2, "unsupported_protocol")
+        if len(rest) > self._plane.settings.max_head:
+            return self._refuse(HEAD_OVER_CAP, "head_over_cap")
+        if has_bare_line_feed(rest):
+            return self._refuse(BARE_LINE_FEED, "bad_request")
+        self._searched = max(0, len(rest) - 3)
+        return False
+
     def _begin(self, head: ClientHead, rest: bytes) -> None:
         plane = self._plane
-        bodyless = head.method == b"HEAD"
         if head.target.startswith(HEALTH_PREFIX):
             self._answer_health(head, rest)
             return
         destination = plane.routes.find(head.target)
         if destination is None:
-            self._refuse(NO_ROUTE, "no_route", bodyless=bodyless)
+            self._refuse(NO_ROUTE, "no_route", bodyless=head.method == b"HEAD")
         elif plane.draining:
-            self._refuse(DRAINING, "draining", bodyless=bodyless)
+            self._refuse(DRAINING, "draining", bodyless=head.method == b"HEAD")
+        elif destination.sign is not None:
+            self._begin_signed(head, destination, rest)
         else:
             self._exchange = Exchange(plane, self, head, destination)
             self._exchange.begin(rest)
+
+    def _begin_signed(self, head: ClientHead, destination: Destination, rest: bytes) -> None:
+        problem = why_unsigned(self._plane, head)
+        if problem is None:
+            self._exchange = SignedExchange(self._plane, self, head, destination)
+            self._exchange.begin(rest)
+        else:
+            self._refuse(problem, problem.type, bodyless=head.method == b"HEAD")
 
     def _answer_health(self, head: ClientHead, rest: bytes) -> None:
         ready = not self._plane.draining
@@ -374,7 +405,8 @@ class ClientConnection(asyncio.Protocol):
             return
         connection = self._transport.get_extra_info("socket")
         state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
-        if state != TCP_ESTABLISHED and not self._is_held():
+        # Who closed a tunnel may have sent more than has been read: its end is seen after that.
+        if state != TCP_ESTABLISHED and not exchange.is_tunnel and not self._is_held():
             self._exchange = None
             exchange.client_gone()
             self._transport.abort()

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from collector.model import BytesSeen, ClientBlocked, ExchangeEnded, HowEnded, RequestSeen, ResponseSeen
 from collector.proxy.answers import Problem, problem_answer
-from collector.proxy.bodies import Body, BodyError, EndlessBody, LengthBody, UnchunkedBody, body_of
+from collector.proxy.bodies import NO_BODY, Body, BodyError, EndlessBody, UnchunkedBody, body_of
 from collector.proxy.heads import (
     END,
     ClientHead,
@@ -20,16 +20,16 @@ from collector.proxy.heads import (
     forwarded_request,
     forwarded_response,
     has_bare_line_feed,
+    has_trace_parent,
     read_response,
 )
+from collector.proxy.outbound import ForwardProxyError
 from collector.proxy.plane import Plane, report_fault
 from collector.proxy.routes import Destination
 from collector.proxy.tap import Watch
 from collector.proxy.upstream_side import UpstreamConnection, connect
 
 HELD_BYTES = 256 * 1024  # of a request, kept while connecting, and for the one repetition on a stale connection
-NO_BODY = LengthBody(0)
-
 
 # Why the client is not read at the moment; reasons add up. Plain numbers: an operation on an IntFlag takes 1 µs.
 UPSTREAM_FULL = 1  # the upstream does not take more of the request
@@ -71,6 +71,7 @@ class Exchange(Watch):
         "_ended",
         "_forwarded_at",
         "_head",
+        "_is_half_closed",
         "_is_pooled",
         "_is_tunnel",
         "_plane",
@@ -93,8 +94,8 @@ class Exchange(Watch):
         self.destination = destination
         # The sidecar asks for the load, and not the client: then the report is not for the client.
         self._asks_load = bool(destination.load_request) and not asks_for_load(head)
-        self._request: Body = body_of(head.framing, head.length)
-        self.request_done = self._request.done
+        self._request: Body = NO_BODY
+        self.request_done = head.framing == "none"
         self._upstream: UpstreamConnection | None = None
         self._is_pooled = False
         self._sent: list[bytes] | None = []  # the request so far, while it may have to be (re)sent; at most HELD_BYTES
@@ -106,6 +107,7 @@ class Exchange(Watch):
         self._answer: UpstreamHead | None = None
         self._body: Body = NO_BODY
         self._is_tunnel = False
+        self._is_half_closed = False  # one side of a tunnel sends no more
         self._closes = False  # the client was told that its connection ends with this answer
         self._ended = False
         self._seen_at = plane.monotonic()
@@ -118,31 +120,43 @@ class Exchange(Watch):
         plane = self._plane
         plane.in_flight += 1
         head = self._head
-        span_id = secrets.token_hex(8).encode() if plane.settings.trace_parent else None
-        added = self.destination.load_request if self._asks_load else b""
-        raw = forwarded_request(head, self.destination.target(head.target), self.destination.host, span_id, added)
-        wall = plane.clock.wall()
-        parent = span_id.decode() if span_id is not None and head.trace_parent is not None else None
-        seen = RequestSeen(self.id, self._seen_at, wall, self.destination.route, head.raw, parent)
-        plane.tap.tell(self, seen, len(head.raw))
-        body = b""
-        if rest and not self.request_done:
-            taken = self._take_request(rest)
-            if taken is None:
-                return
-            body, rest = rest[:taken], rest[taken:]
-        if rest:
-            self._client.hold(rest)
-        self._keep(raw + body)
-        upstream = plane.pool.take(self.destination.origin, UpstreamConnection)
+        span_id = None
+        if plane.settings.trace_parent and has_trace_parent(head):
+            span_id = secrets.token_hex(8).encode()
+        destination = self.destination
+        parent = None if span_id is None else span_id.decode()
+        seen = RequestSeen(self.id, self._seen_at, plane.clock.wall(), destination.route, head.raw, parent)
+        try:
+            self._request, taken = body_of(head.framing, head.length, rest)
+        except BodyError:
+            plane.tap.begin(self, len(head.raw), seen)
+            self._request_is_broken()
+            return
+        self.request_done = self._request.done
+        body = rest
+        if taken < len(rest):
+            self._client.hold(rest[taken:])
+            body = rest[:taken]
+        if body:
+            plane.tap.begin(self, len(head.raw) + taken, seen, BytesSeen(self.id, self._seen_at, False, body))
+        else:
+            plane.tap.begin(self, len(head.raw), seen)
+        added = destination.load_request if self._asks_load else b""
+        host = destination.host_line(head.raw) if destination.preserves_host else destination.host
+        self._launch(forwarded_request(head, destination.target(head.target), host, span_id, added), body)
+
+    def _launch(self, head: bytes, body: bytes) -> None:
+        """Send what there is of the request, over a pooled connection or a new one."""
+        sent = head + body
+        self._sent, self._sent_bytes = [sent], len(sent)
+        upstream = self._plane.pool.take(self.destination.origin, UpstreamConnection)
         if upstream is None:
+            if self._sent_bytes > HELD_BYTES:
+                self._client.pause(CONNECTING)
             self._start_connecting()
         else:
             self._is_pooled = True
             self._attach(upstream)
-        if body:
-            at = plane.monotonic()
-            plane.tap.tell(self, BytesSeen(self.id, at, False, body), len(body))
 
     # ------------------------------------------------------------ from the client
 
@@ -166,9 +180,20 @@ class Exchange(Watch):
             if self._request.done:
                 self._start_waiting()
 
+    @property
+    def is_tunnel(self) -> bool:
+        """Whether bytes now pass both ways as they are; what was sent into a tunnel is owed to the other side."""
+        return self._is_tunnel
+
     def client_finished(self) -> None:
         """The client sends no more, but still reads; only a tunnel has to say so to the other side."""
-        if self._is_tunnel and self._upstream is not None:
+        if not self._is_tunnel or self._upstream is None:
+            return
+        if self._is_half_closed:
+            self._end("complete")
+            self._client.exchange_over(keep=False)
+        else:
+            self._is_half_closed = True
             self._upstream.finish_writing()
 
     def client_gone(self) -> None:
@@ -193,22 +218,25 @@ class Exchange(Watch):
         try:
             taken = self._request.take(data)
         except BodyError:
-            if self._answer is None:
-                problem = Problem(400, "bad_request", "the request's chunked coding is broken")
-                self._answer_with("client_disconnect", problem, linger=True)
-            else:
-                self._end("client_disconnect")
-                self._client.break_off(reset=True)
+            self._request_is_broken()
             return None
         self.request_done = self._request.done
         return taken
+
+    def _request_is_broken(self) -> None:
+        if self._answer is None:
+            problem = Problem(400, "bad_request", "the request's chunked coding is broken")
+            self._answer_with("client_disconnect", problem, linger=True)
+        else:
+            self._end("client_disconnect")
+            self._client.break_off(reset=True)
 
     def _forward(self, data: bytes) -> None:
         upstream = self._upstream
         if upstream is not None and upstream.is_usable():
             upstream.write(data)
         at = self._plane.monotonic()
-        self._plane.tap.tell(self, BytesSeen(self.id, at, False, data), len(data))
+        self._plane.tap.tell(self, len(data), BytesSeen(self.id, at, False, data))
         self._keep(data)
 
     def _keep(self, data: bytes) -> None:
@@ -256,6 +284,7 @@ class Exchange(Watch):
             self._added -= self._connect
             try:
                 self._attach(upstream)
+                self._client.resume(CONNECTING)
             except Exception as error:  # noqa: BLE001 - as above
                 report_fault(error, f"on route {self.destination.route}")
                 self.cut()
@@ -266,14 +295,13 @@ class Exchange(Watch):
         upstream.exchange = self
         if self._client.is_blocked:
             upstream.pause()
-        upstream.write(self._sent[0] if len(self._sent) == 1 else b"".join(self._sent))
-        self._forwarded_at = self._plane.monotonic()
-        self._added += self._forwarded_at - self._seen_at
+        upstream.write(b"".join(self._sent))
+        self._forwarded_at = at = self._plane.monotonic()
+        self._added += at - self._seen_at
         if not self._is_pooled or self._sent_bytes > HELD_BYTES:
             self._sent = None
         if upstream.is_full:
             self._client.pause(UPSTREAM_FULL)
-        self._client.resume(CONNECTING)
         if self.request_done:
             self._start_waiting()
 
@@ -306,9 +334,17 @@ class Exchange(Watch):
             data = data[:taken]
         self._client.send(body.content() if isinstance(body, UnchunkedBody) else data)
         at = self._plane.monotonic()
-        self._plane.tap.tell(self, BytesSeen(self.id, at, True, data), len(data))
+        self._plane.tap.tell(self, len(data), BytesSeen(self.id, at, True, data))
         if body.done:
             self._complete(reusable=not is_surplus)
+
+    def upstream_finished(self) -> bool:
+        """The upstream sends no more; whether it may still read: in a tunnel whose client has more to say."""
+        if not self._is_tunnel or self._is_half_closed:
+            return False
+        self._is_half_closed = True
+        self._client.finish_writing()
+        return True
 
     def upstream_closed(self, *, reset: bool) -> None:
         """The upstream closed its connection, or it broke."""
@@ -352,73 +388,85 @@ class Exchange(Watch):
 
     def _read_answer(self, data: bytes) -> None:
         read_at = self._plane.monotonic()
+        head = self._head
         searched = max(0, len(self._unread) - 3)
-        data = self._unread + data if self._unread else data
-        while (end := data.find(END, searched)) >= 0:
-            end += len(END)
+        data = self._unread + data
+        while (end := data.find(END, searched) + len(END)) >= len(END):
             if end > self._plane.settings.max_head:
                 break
-            raw, data = data[:end], data[end:]
             searched = 0
             try:
-                answer = read_response(raw, self._head.method, to_http10=self._head.is_http10)
+                answer = read_response(data[:end], head.method, to_http10=head.is_http10)
             except HeadError:
                 self._answer_is_broken()
                 return
+            data = data[end:]
             if answer.status >= 200 or answer.status == 101:
                 self._unread = b""
                 self._begin_answer(answer, data, read_at)
                 return
             self._sent = None
-            if not self._head.is_http10:
+            if not head.is_http10:
                 self._client.send(forwarded_response(answer, hide_load=self._asks_load))
         self._unread = data
         if len(data) > self._plane.settings.max_head or has_bare_line_feed(data):
             self._answer_is_broken()
 
     def _begin_answer(self, answer: UpstreamHead, rest: bytes, read_at: float) -> None:
-        head = self._head
-        if answer.status == 101 and not head.wants_upgrade:
-            self._answer_is_broken()
+        if answer.status == 101:
+            self._begin_tunnel(answer, rest, read_at)
             return
-        is_tunnel = answer.status == 101
-        if is_tunnel:
-            body: Body = EndlessBody()
-        elif answer.framing == "chunked" and head.is_http10:
-            body = UnchunkedBody()
-        else:
-            body = body_of(answer.framing, answer.length)
+        head = self._head
+        part = content = rest
         try:
-            taken = body.take(rest) if rest else 0
+            if head.is_http10 and answer.framing == "chunked":
+                body: Body = (unchunked := UnchunkedBody())
+                taken = unchunked.take(rest) if rest else 0
+                part, content = rest[:taken], unchunked.content()
+            else:
+                body, taken = body_of(answer.framing, answer.length, rest)
+                if taken < len(rest):
+                    part = content = rest[:taken]
         except BodyError:
             self._answer_is_broken()
             return
-        self._stop_waiting()
+        self._body = body
+        self._closes = head.wants_close or answer.framing == "close" or not self.request_done or self._plane.draining
+        self._pass_on(answer, part, content, read_at)
+        if body.done:
+            self._complete(reusable=taken == len(rest))
+        elif answer.status >= 400 and not self.request_done:
+            self._client.pause(EARLY_ANSWER)
+
+    def _begin_tunnel(self, answer: UpstreamHead, rest: bytes, read_at: float) -> None:
+        if not self._head.wants_upgrade:
+            self._answer_is_broken()
+            return
+        self._body, self._is_tunnel = EndlessBody(), True
+        self._pass_on(answer, rest, rest, read_at)
+        self.request_done = True
+        self._client.resume(PIPELINE)
+        held = self._client.take_held()
+        if held:
+            self._forward(held)
+
+    def _pass_on(self, answer: UpstreamHead, part: bytes, content: bytes, read_at: float) -> None:
+        """The first bytes of an answer: its head, and what of the body came with it."""
+        plane = self._plane
+        self._answer = answer
         self._sent = None
-        self._answer, self._body, self._is_tunnel = answer, body, is_tunnel
-        self._closes = not is_tunnel and (
-            head.wants_close or answer.framing == "close" or not self.request_done or self._plane.draining
-        )
-        part = rest[:taken]
-        content = body.content() if isinstance(body, UnchunkedBody) else part
+        if self._timer is not None:
+            self._stop_waiting()
         self._client.send(forwarded_response(answer, close=self._closes, hide_load=self._asks_load) + content)
-        at = self._plane.monotonic()
+        at = plane.monotonic()
         self._added += at - read_at
         forwarded_at = self._seen_at if self._forwarded_at is None else self._forwarded_at
-        tap = self._plane.tap
-        tap.tell(self, ResponseSeen(self.id, at, forwarded_at, self._connect, answer.raw), len(answer.raw))
+        raw = answer.raw
+        seen = ResponseSeen(self.id, at, forwarded_at, self._connect, raw)
         if part:
-            tap.tell(self, BytesSeen(self.id, at, True, part), len(part))
-        if is_tunnel:
-            self.request_done = True
-            self._client.resume(PIPELINE)
-            held = self._client.take_held()
-            if held:
-                self._forward(held)
-        elif body.done:
-            self._complete(reusable=taken == len(rest))
-        elif not self.request_done and answer.status >= 400:
-            self._client.pause(EARLY_ANSWER)
+            plane.tap.tell(self, len(raw) + len(part), seen, BytesSeen(self.id, at, True, part))
+        else:
+            plane.tap.tell(self, len(raw), seen)
 
     def _complete(self, *, reusable: bool) -> None:
         answer = self._answer
@@ -461,7 +509,8 @@ class Exchange(Watch):
         self._ended = True
         plane = self._plane
         plane.in_flight -= 1
-        self._stop_waiting()
+        if self._timer is not None:
+            self._stop_waiting()
         if self._connecting is not None:
             if self._connecting is not asyncio.current_task(plane.loop):
                 self._connecting.cancel()
@@ -479,6 +528,8 @@ class Exchange(Watch):
         if keep_upstream and not upstream.is_full and upstream.is_usable():
             upstream.resume()
             plane.pool.put(upstream)
+        elif self._is_tunnel and how == "complete":
+            upstream.close()
         else:
             upstream.abort()
 
@@ -487,7 +538,7 @@ class Exchange(Watch):
         at = self._plane.monotonic()
         since = max(since, self._client_waited_from)
         self._client_waited_from = at
-        self._plane.tap.tell(self, ClientBlocked(self.id, at, at - since), 0)
+        self._plane.tap.tell(self, 0, ClientBlocked(self.id, at, at - since))
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
@@ -497,6 +548,8 @@ class Exchange(Watch):
 
 def _plain_reason(error: Exception) -> str:
     """Why connecting failed, in words without addresses."""
+    if isinstance(error, ForwardProxyError):
+        return str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return "its certificate could not be verified"
     if isinstance(error, ssl.SSLError):

@@ -10,11 +10,14 @@ from typing import Protocol
 
 from collector.config import Settings, Tls
 from collector.model import Clock, ProxyVitals
+from collector.proxy.handing import Heir
 from collector.proxy.pool import Pool
 from collector.proxy.routes import Routes
 from collector.proxy.tap import Tap
 
-REFUSED_REASONS = ("no_route", "bad_request", "head_over_cap", "unsupported_protocol", "over_connections", "draining")
+REFUSED_REASONS = (
+    "no_route", "bad_request", "head_over_cap", "body_over_cap", "unsupported_protocol", "over_connections", "draining",
+)  # fmt: skip
 
 MOST_TURNED_AWAY = 1000  # beyond it, connections over the bound are closed without a word
 SAY_AGAIN = 60.0  # seconds between two lines about the same route
@@ -26,6 +29,7 @@ class Closable(Protocol):
     """A client's connection, as the worker sees it when it ends."""
 
     def is_flushed(self) -> bool: ...
+    def give_way(self) -> None: ...
     def drain(self) -> None: ...
     def cut(self) -> None: ...
 
@@ -51,7 +55,7 @@ class Plane:
         self.monotonic = clock.monotonic
         self.number = number
         self.boot = boot
-        self.pool = Pool(loop, settings.proxy.pool_size, settings.proxy.pool_idle)
+        self.pool = Pool(loop, settings.proxy.pool_size, settings.proxy.pool_idle, settings.proxy.pool_age)
         self.tap = Tap(loop, analyst, settings.proxy.queue, self.vitals)
         self.tls = tls_context(settings.proxy.tls)
         self.refused = dict.fromkeys(REFUSED_REASONS, 0)
@@ -59,7 +63,9 @@ class Plane:
         self.turned_away: set[Closable] = set()  # told that they are too many; at most MOST_TURNED_AWAY
         self.tasks: set[asyncio.Task[None]] = set()  # connecting; at most one per client
         self.in_flight = 0
+        self.held = 0  # bytes of bodies that wait to be signed; at most signed.MAX_HELD
         self.draining = False
+        self.heir: Heir | None = None  # where connections are handed on, once this worker gives way
         self.lag = 0.0
         self._last = 0
         self._complained: dict[str, float] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from collector.proxy.routes import Origin
 
@@ -13,6 +13,7 @@ class Idle(Protocol):
     """A connection that nobody uses at the moment."""
 
     origin: Origin
+    opened_at: float
     idle_since: float
 
     def is_usable(self) -> bool: ...
@@ -23,12 +24,13 @@ Connection = TypeVar("Connection", bound=Idle)
 
 
 class Pool:
-    """At most `size` idle connections per origin, each for at most `idle` seconds."""
+    """At most `size` idle connections per origin, each for at most `idle` seconds, and none older than `age`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, size: int, idle: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, size: int, idle: float, age: float) -> None:
         self._loop = loop
         self._size = size
         self._idle = idle
+        self._age = age
         self._kept: dict[Origin, deque[Idle]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -41,17 +43,17 @@ class Pool:
         while kept:
             connection = kept.pop()
             if connection.is_usable() and self._loop.time() - connection.idle_since < self._idle:
-                assert isinstance(connection, kind)  # noqa: S101 - one pool holds one kind
-                return connection
+                return cast(Connection, connection)  # one pool holds one kind
             connection.abort()
         return None
 
     def put(self, connection: Idle) -> None:
         """Keep a connection; the one idle for longest makes room."""
-        if self._size == 0:
+        now = self._loop.time()
+        if self._size == 0 or now - connection.opened_at >= self._age:
             connection.abort()
             return
-        connection.idle_since = self._loop.time()
+        connection.idle_since = now
         kept = self._kept.setdefault(connection.origin, deque())
         if len(kept) >= self._size:
             kept.popleft().abort()

@@ -23,6 +23,9 @@ BATCH_BYTES = 64 * 1024  # a batch is sent when it holds so much,
 BATCH_DELAY = 0.005  # or so long after its first event
 EVENT_SIZE = 48  # bytes that an event takes besides what it carries
 RECONNECT_DELAY = 0.2
+# Acknowledgements are read so often while some are awaited: reading each as it comes wakes the proxy once or twice a
+# batch, which costs as much as sending it.
+ACKNOWLEDGEMENT_DELAY = 0.05
 MOST_IN_DOUBT = 100_000  # exchanges; with more of them all count as lost
 SEND_BUFFER = 1024 * 1024
 ACKNOWLEDGEMENT_LIMIT = 16 * 1024 * 1024  # a longer one is no acknowledgement
@@ -31,11 +34,10 @@ ACKNOWLEDGEMENT_LIMIT = 16 * 1024 * 1024  # a longer one is no acknowledgement
 class Watch:
     """What the tap knows of one exchange: `unobserved` is why it will have no record, None while it may have one."""
 
-    __slots__ = ("id", "told", "unobserved")
+    __slots__ = ("id", "unobserved")
 
     def __init__(self, number: int) -> None:
         self.id = number
-        self.told = False
         self.unobserved: str | None = None
 
 
@@ -50,7 +52,6 @@ class Ledger:
 
     def __init__(self, bound: int, wake: Callable[[], None], hurry: Callable[[], None]) -> None:
         self.bound = bound
-        self.queued = 0
         self.connected = False
         self.forwarded = 0
         self.acknowledged = 0
@@ -58,11 +59,18 @@ class Ledger:
         self._wake = wake  # called with the first event of a batch
         self._hurry = hurry  # called when a batch is large
         self._events: list[Event] = []
-        self._batch = 0
+        self._batch = 0  # bytes of the events that wait,
+        self._room = -1  # and what they may become; less than nothing while there is no analyst
         self._sent: deque[int] = deque()  # bytes of each batch that is not acknowledged
+        self._sent_bytes = 0
         self._open: dict[int, Watch] = {}
         self._awaiting: set[int] = set()
         self._in_doubt: set[int] = set()  # what a dead analyst did not acknowledge
+
+    @property
+    def queued(self) -> int:
+        """Bytes of the events that wait, or were sent and are not acknowledged."""
+        return self._sent_bytes + self._batch
 
     @property
     def unacknowledged(self) -> int:
@@ -74,43 +82,44 @@ class Ledger:
         """Whether nothing waits, every batch was read and every ended exchange recorded."""
         return not self._events and not self._sent and not self._awaiting and not self._in_doubt
 
-    def tell(self, watch: Watch, event: Event, size: int) -> None:
-        """Queue an event that carries `size` bytes, or give up its exchange."""
+    def begin(self, watch: Watch, size: int, *told: Event) -> None:
+        """Queue the first events of an exchange, or do without the exchange."""
+        if self._batch + size + EVENT_SIZE * len(told) > self._room:
+            watch.unobserved = "queue_full" if self.connected else "analyst_down"
+            return
+        self._open[watch.id] = watch
+        self.tell(watch, size, *told)
+
+    def tell(self, watch: Watch, size: int, *told: Event) -> None:
+        """Queue events of an exchange that has begun, carrying `size` bytes; or give up the exchange."""
         if watch.unobserved is not None:
             return
-        size += EVENT_SIZE
-        if not self.connected:
-            watch.unobserved = "analyst_down"
-            return
-        if self.queued + size > self.bound:
+        batch = self._batch + size + EVENT_SIZE * len(told)
+        if batch > self._room:
             self._drop(watch)
             return
-        if not watch.told:
-            watch.told = True
-            self._open[watch.id] = watch
         # The same as _append, without its call: this runs once per chunk.
+        self._batch = batch
         events = self._events
-        events.append(event)
-        self.queued += size
-        self._batch += size
-        if self._batch >= BATCH_BYTES:
-            self._hurry()
-        elif len(events) == 1:
+        if not events:
             self._wake()
+        events += told
+        if batch >= BATCH_BYTES:
+            self._hurry()
 
     def end(self, watch: Watch, event: ExchangeEnded) -> None:
         """Tell the last event of an exchange and count it as forwarded."""
-        self.tell(watch, event, 0)
+        self.tell(watch, 0, event)
         self.forwarded += 1
-        self._open.pop(watch.id, None)
         if watch.unobserved is None:
+            del self._open[watch.id]
             self._awaiting.add(watch.id)
         else:
             self.unobserved[watch.unobserved] += 1
 
     def report(self, vitals: ProxyVitals) -> None:
         """Queue the totals; left out when the queue is full, since the next ones say all that they say."""
-        if self.connected and self.queued + 4 * EVENT_SIZE <= self.bound:
+        if self._batch + 4 * EVENT_SIZE <= self._room:
             self._append(vitals, 3 * EVENT_SIZE)
 
     def take_batch(self) -> list[Event]:
@@ -118,6 +127,8 @@ class Ledger:
         events, self._events = self._events, []
         if events:
             self._sent.append(self._batch)
+            self._sent_bytes += self._batch
+            self._room -= self._batch
             self._batch = 0
         return events
 
@@ -126,7 +137,9 @@ class Ledger:
         if not 0 <= answer.batches <= len(self._sent):
             raise ValueError("an acknowledgement of a batch that was not sent")
         for _ in range(answer.batches):
-            self.queued -= self._sent.popleft()
+            size = self._sent.popleft()
+            self._sent_bytes -= size
+            self._room += size
         if answer.is_greeting:
             self._settle_doubt(answer.ended)
             return
@@ -138,6 +151,7 @@ class Ledger:
     def connect(self) -> None:
         """An analyst is there."""
         self.connected = True
+        self._room = self.bound
 
     def disconnect(self) -> None:
         """The analyst is gone. What it was told and did not acknowledge is in doubt."""
@@ -151,7 +165,8 @@ class Ledger:
         self._open.clear()
         self._events = []
         self._sent.clear()
-        self._batch = self.queued = 0
+        self._batch = self._sent_bytes = 0
+        self._room = -1
 
     def give_up_doubt(self) -> None:
         """No analyst will come that could tell what was recorded."""
@@ -166,7 +181,6 @@ class Ledger:
     def _append(self, event: Event, size: int) -> None:
         events = self._events
         events.append(event)
-        self.queued += size
         self._batch += size
         if self._batch >= BATCH_BYTES:
             self._hurry()
@@ -175,9 +189,8 @@ class Ledger:
 
     def _drop(self, watch: Watch) -> None:
         watch.unobserved = "queue_full"
-        if watch.told:
-            del self._open[watch.id]
-            self._append(ExchangeDropped(watch.id), EVENT_SIZE)
+        del self._open[watch.id]
+        self._append(ExchangeDropped(watch.id), EVENT_SIZE)
 
 
 class Tap(Ledger):
@@ -195,6 +208,7 @@ class Tap(Ledger):
         self._in = bytearray()
         self._waits_to_write = False
         self._timer: asyncio.TimerHandle | None = None
+        self._listener: asyncio.TimerHandle | None = None  # None: the socket is watched, since nothing is awaited
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -213,7 +227,7 @@ class Tap(Ledger):
             self._retry = self._loop.call_later(RECONNECT_DELAY, self.open)
             return
         self._socket = attempt
-        self._loop.add_reader(attempt.fileno(), self._readable)
+        self._loop.add_reader(attempt.fileno(), self._read)
         self.connect()
         self.report(self._vitals())
 
@@ -224,6 +238,7 @@ class Tap(Ledger):
             self.flush()
             deadline = self._loop.time() + patience
             while self._socket is not None and not self.is_settled:
+                self._read()
                 if self._loop.time() >= deadline:
                     break
                 await asyncio.sleep(0.005)
@@ -246,6 +261,22 @@ class Tap(Ledger):
             self._out.append(memoryview(len(body).to_bytes(4, "big") + body))
             if not self._waits_to_write:
                 self._send(self._socket)
+            if self._sent_bytes > self.bound // 4:
+                self._read()
+            if self._listener is None and self._socket is not None:
+                self._loop.remove_reader(self._socket.fileno())
+                self._listener = self._loop.call_later(ACKNOWLEDGEMENT_DELAY, self._listen)
+
+    def _listen(self) -> None:
+        """Read what was acknowledged; once nothing is awaited any more, watch the socket for its end."""
+        self._listener = None
+        self._read()
+        if self._socket is None:
+            return
+        if self._sent or self._awaiting:
+            self._listener = self._loop.call_later(ACKNOWLEDGEMENT_DELAY, self._listen)
+        else:
+            self._loop.add_reader(self._socket.fileno(), self._read)
 
     def _arm(self) -> None:
         self._timer = self._loop.call_later(BATCH_DELAY, self.flush)
@@ -271,7 +302,7 @@ class Tap(Ledger):
             self._waits_to_write = False
             self._loop.remove_writer(to.fileno())
 
-    def _readable(self) -> None:
+    def _read(self) -> None:
         source = self._socket
         if source is None:
             return
@@ -309,6 +340,9 @@ class Tap(Ledger):
         if lost is None:
             return
         self._loop.remove_reader(lost.fileno())
+        if self._listener is not None:
+            self._listener.cancel()
+            self._listener = None
         if self._waits_to_write:
             self._loop.remove_writer(lost.fileno())
             self._waits_to_write = False

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
-import signal
+import os
 import socket
 import sys
 import time
@@ -18,8 +19,10 @@ import msgspec
 import uvloop
 
 from collector.config import ConfigError, Settings
+from collector.control import Control, Note, ends_at_signals
 from collector.model import Clock, ProxyVitals
 from collector.proxy.client_side import ClientConnection
+from collector.proxy.handing import Heir, received
 from collector.proxy.health import HealthConnection
 from collector.proxy.plane import LOG, Plane, report_fault
 from collector.proxy.routes import routes_to
@@ -30,6 +33,9 @@ TICK = 0.25  # seconds between looks at the loop's lag
 VITALS_DELAY = 1.0  # totals that changed are told at most so often,
 VITALS_REPEAT = 5.0  # and unchanged ones so often, since gauges that are not told vanish
 FLUSH_PATIENCE = 1.0
+GIVE_AWAY = 0.02  # seconds between looks for connections that can be handed on
+SETTLING = 300.0  # seconds that a worker which gave way waits for an analyst to take in what it was told
+LONGEST_FAREWELL = 3600.0  # seconds that a worker which gives way carries what it has
 
 
 class SystemClock:
@@ -51,10 +57,12 @@ class Worker:
         analyst: str | None = None,
         number: int = 0,
         clock: Clock | None = None,
+        handed: socket.socket | None = None,
     ) -> None:
         self.settings = settings
         self._data = data
         self._health = health
+        self._handed = handed
         self._servers: list[asyncio.Server] = []
         self._tick: asyncio.TimerHandle | None = None
         self._expected = 0.0
@@ -63,7 +71,7 @@ class Worker:
         self.plane = Plane(
             asyncio.get_running_loop(),
             settings,
-            routes_to(settings),
+            routes_to(settings, os.environ),
             SystemClock() if clock is None else clock,
             number=number,
             boot=uuid.uuid4().hex,
@@ -82,8 +90,66 @@ class Worker:
         if self._health is not None:
             self._health.setblocking(False)
             self._servers.append(await plane.loop.create_server(lambda: HealthConnection(plane), sock=self._health))
+        if self._handed is not None:
+            self._handed.setblocking(False)
+            plane.loop.add_reader(self._handed.fileno(), self._take_handed)
         self._expected = plane.loop.time() + TICK
         self._tick = plane.loop.call_at(self._expected, self._on_tick)
+
+    async def give_way(self, heir: Path, stop: asyncio.Event) -> None:
+        """Leave new connections, and those on which nothing is under way, to the workers that take them at `heir`.
+
+        Returns when every connection has been handed on or has ended, at most after LONGEST_FAREWELL, or at `stop`.
+        """
+        plane = self.plane
+        plane.heir = Heir(heir)
+        for server in self._servers:
+            server.close()
+        if self._handed is not None:
+            plane.loop.remove_reader(self._handed.fileno())
+        deadline = plane.loop.time() + LONGEST_FAREWELL
+        while plane.loop.time() < deadline:
+            self._take_handed()  # what was on its way to this worker
+            if not (plane.clients or plane.turned_away or plane.tasks):
+                break
+            for client in list(plane.clients):
+                client.give_way()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GIVE_AWAY):
+                    await stop.wait()
+            if stop.is_set():
+                return
+        await self._settle(stop)
+
+    async def _settle(self, stop: asyncio.Event) -> None:
+        """Wait until an analyst has taken in all it was told, however busy it is, and then the last totals."""
+        tap = self.plane.tap
+        deadline = self.plane.loop.time() + SETTLING
+        for is_last in (False, True):
+            if is_last:
+                tap.report(self.plane.vitals())
+                tap.flush()
+            while not (tap.connected and tap.is_settled):
+                if stop.is_set() or self.plane.loop.time() >= deadline:
+                    return
+                await asyncio.sleep(GIVE_AWAY)
+
+    def _take_handed(self) -> None:
+        """Take the connections that workers before this one hand on."""
+        if self._handed is None:
+            return
+        plane = self.plane
+        for connection in received(self._handed):
+            accepted = plane.loop.create_task(self._take_connection(connection))
+            plane.tasks.add(accepted)
+            accepted.add_done_callback(plane.tasks.discard)
+
+    async def _take_connection(self, connection: socket.socket) -> None:
+        plane = self.plane
+        try:
+            await plane.loop.connect_accepted_socket(lambda: ClientConnection(plane), connection)
+        except OSError:  # its client left meanwhile
+            connection.close()
 
     async def drain(self) -> None:
         """Stop accepting, let answers finish until `drain_timeout`, cut the rest, flush what the analyst gets."""
@@ -136,7 +202,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="collector.proxy.worker")
     parser.add_argument("--runtime", type=Path, required=True, help="directory with settings.json and analyst.sock")
     parser.add_argument("--worker", type=int, required=True, help="number of this worker")
-    parser.add_argument("--fd", action="append", default=[], metavar="NAME=N", help="inherited sockets: data, health")
+    parser.add_argument(
+        "--fd", action="append", default=[], metavar="NAME=N", help="inherited sockets: data, health, handed, control"
+    )
     arguments = parser.parse_args(argv)
     try:
         settings = msgspec.json.decode((arguments.runtime / "settings.json").read_bytes(), type=Settings)
@@ -151,31 +219,46 @@ def main(argv: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     try:
-        uvloop.run(_serve(settings, data, sockets.get("health"), arguments.runtime, arguments.worker))
+        return uvloop.run(_serve(settings, data, sockets, arguments.runtime, arguments.worker))
     except (ConfigError, OSError) as error:
         sys.stderr.write(f"semhealth proxy: cannot start: {error}\n")
         return 2
-    return 0
 
 
 async def _serve(
-    settings: Settings, data: socket.socket, health: socket.socket | None, runtime: Path, number: int
-) -> None:
+    settings: Settings, data: socket.socket, sockets: dict[str, socket.socket], runtime: Path, number: int
+) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_on_fault)
-    stop = asyncio.Event()
-    for wanted in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(wanted, stop.set)
-    worker = Worker(settings, data=data, health=health, analyst=str(runtime / "analyst.sock"), number=number)
+    worker = Worker(
+        settings,
+        data=data,
+        health=sockets.get("health"),
+        analyst=str(runtime / "analyst.sock"),
+        number=number,
+        handed=sockets.get("handed"),
+    )
+    control = await Control.on(sockets["control"]) if "control" in sockets else None
+    if control is not None:
+        control.say(Note("ready"))
+        if not await control.has_heard("go"):
+            return 2
+    stop, leave = ends_at_signals()
     await worker.start()
+    if control is not None:
+        control.say(Note("serving"))
     # What lives now lives to the end: a full collection need not look at it again. A pause of 1 to 8 ms less.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     LOG.info("worker %d serves", number)
-    await stop.wait()
+    await leave.wait()
+    if not stop.is_set():
+        LOG.info("worker %d gives way", number)
+        await worker.give_way(runtime / "heir", stop)
     await worker.drain()
     LOG.info("worker %d ended", number)
+    return 0
 
 
 def _on_fault(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

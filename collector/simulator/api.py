@@ -1,4 +1,4 @@
-"""A simulated LLM API: OpenAI's and Anthropic's dialects, rate limits, pacing, and faults switched while it runs."""
+"""A simulated LLM API: the dialects of seven vendors, rate limits, pacing, and faults switched while it runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import contextlib
 import datetime
+import functools
 import itertools
 import json
 import math
+import os
 import secrets
 import signal
 import socket
@@ -16,6 +18,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from random import Random
+from urllib.parse import unquote
 
 import msgspec
 import uvloop
@@ -23,9 +26,31 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from msgspec import Struct
 
-from collector.simulator import anthropic_messages, embeddings, openai_chat, tokens
-from collector.simulator.answers import Ask, Reply, compose
-from collector.simulator.delivery import Identity, Part, RequestError
+from collector.simulator import (
+    anthropic_messages,
+    bedrock_converse,
+    cohere_chat,
+    embeddings,
+    gemini,
+    mistral_chat,
+    ollama_chat,
+    openai_chat,
+    tokens,
+)
+from collector.simulator.answers import Ask, compose
+from collector.simulator.delivery import Identity, Part, Refusal, RequestError
+from collector.simulator.dialects import (
+    ANTHROPIC,
+    BEDROCK,
+    COHERE,
+    DIALECTS,
+    GEMINI,
+    GEMINI_ARRAY,
+    MISTRAL,
+    OLLAMA,
+    OPENAI,
+    Dialect,
+)
 from collector.simulator.documents import SchemaError
 from collector.simulator.faults import (
     FaultBoard,
@@ -56,14 +81,22 @@ ELSEWHERE = "ap-southeast-2"  # the region that serves what should stay in anoth
 _SMALLER = (("large", "small"), ("opus", "haiku"), ("sonnet", "haiku"), ("pro", "flash"))
 
 
+# Method, target and header lines as sent, and the body: the name of AWS's refusal and a message, or None.
+SignatureCheck = Callable[[str, str, Sequence[tuple[str, str]], bytes], tuple[str, str] | None]
+
+
 class Settings(Struct, frozen=True):
-    """What a simulation is made from. `created` fixes the time in answers, so that two runs give the same bytes."""
+    """What a simulation is made from. `created` fixes the time in answers, so that two runs give the same bytes.
+
+    With a `check_signature` requests in Bedrock's dialect have to be signed.
+    """
 
     seed: int = 7
     pacing: Pacing = Pacing()
     limits: Limits = Limits()
     faults: tuple[FaultSetting, ...] = ()
     created: int | None = None
+    check_signature: SignatureCheck | None = None
 
 
 class Counts(Struct):
@@ -77,33 +110,7 @@ class Counts(Struct):
     faults: dict[str, int] = {}
 
 
-class Dialect(Struct, frozen=True):
-    """What the API needs to know of a dialect. `pause` is what a stream sends while nothing comes."""
-
-    name: str
-    parse: Callable[[bytes], Ask]
-    whole: Callable[[Ask, list[Reply], Identity], bytes]
-    stream: Callable[[Ask, list[Reply], Identity], Iterator[Part]]
-    error_event: Callable[[], bytes]
-    pause: bytes
-
-
-OPENAI = Dialect(
-    "openai",
-    openai_chat.parse,
-    openai_chat.whole,
-    openai_chat.stream,
-    openai_chat.error_event,
-    openai_chat.KEEP_ALIVE,
-)
-ANTHROPIC = Dialect(
-    "anthropic",
-    anthropic_messages.parse,
-    anthropic_messages.whole,
-    anthropic_messages.stream,
-    anthropic_messages.error_event,
-    anthropic_messages.PING,
-)
+Parse = Callable[[bytes], Ask]
 
 
 class Plan(Struct, frozen=True):
@@ -131,7 +138,7 @@ class Simulation:
         self.board = FaultBoard(list(settings.faults))
         self.counts = Counts(faults={})
         self._clock = clock
-        self._buckets = {name: Buckets(settings.limits, clock) for name in ("openai", "anthropic")}
+        self._buckets = {dialect.name: Buckets(settings.limits, clock) for dialect in DIALECTS}
         self._load = Load(clock)
         self._numbers = itertools.count()
 
@@ -140,6 +147,11 @@ class Simulation:
             web.post("/v1/chat/completions", self.chat),
             web.post("/v1/messages", self.messages),
             web.post("/v1/messages/count_tokens", self.count_tokens),
+            web.post("/mistral/v1/chat/completions", self.mistral),
+            web.post("/v2/chat", self.cohere),
+            web.post("/api/chat", self.ollama),
+            web.post(r"/{version:v1|v1beta}/models/{call:[^/]+}", self.gemini),
+            web.post(r"/model/{model:[^/]+}/{call:converse|converse-stream}", self.bedrock),
             web.post("/v1/embeddings", self.embeddings),
             web.get("/v1/models", self.models),
             web.get("/v1/models/{model}", self.model),
@@ -151,19 +163,49 @@ class Simulation:
             web.delete("/-/faults/{fault}", self.clear_faults),
         ]
 
-    # -- the two dialects
+    # -- the dialects
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        return await self._counting(request, OPENAI)
+        return await self._counting(request, OPENAI, openai_chat.parse)
 
     async def messages(self, request: web.Request) -> web.StreamResponse:
-        return await self._counting(request, ANTHROPIC)
+        return await self._counting(request, ANTHROPIC, anthropic_messages.parse)
 
-    async def _counting(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
+    async def mistral(self, request: web.Request) -> web.StreamResponse:
+        return await self._counting(request, MISTRAL, mistral_chat.parse)
+
+    async def cohere(self, request: web.Request) -> web.StreamResponse:
+        return await self._counting(request, COHERE, cohere_chat.parse)
+
+    async def ollama(self, request: web.Request) -> web.StreamResponse:
+        return await self._counting(request, OLLAMA, ollama_chat.parse)
+
+    async def gemini(self, request: web.Request) -> web.StreamResponse:
+        model, _, verb = request.match_info["call"].rpartition(":")
+        if verb not in ("generateContent", "streamGenerateContent"):
+            return self._refusal(GEMINI, 404, f"req_{secrets.token_hex(12)}", f"unknown method {verb!r}", "not_found")
+        is_stream = verb == "streamGenerateContent"
+        dialect = GEMINI if request.query.get("alt") == "sse" else GEMINI_ARRAY
+        return await self._counting(request, dialect, functools.partial(gemini.parse, model=model, is_stream=is_stream))
+
+    async def bedrock(self, request: web.Request) -> web.StreamResponse:
+        model, is_stream = unquote(request.match_info["model"]), request.match_info["call"] == "converse-stream"
+        parse = functools.partial(bedrock_converse.parse, model=model, is_stream=is_stream)
+        if self.settings.check_signature is not None:
+            lines = list(request.headers.items())
+            wrong = self.settings.check_signature(request.method, request.raw_path, lines, await request.read())
+            if wrong is not None:
+                exception, message = wrong
+                response = self._refusal(BEDROCK, 403, f"req_{secrets.token_hex(12)}", message, exception)
+                response.headers["x-amzn-ErrorType"] = exception
+                return response
+        return await self._counting(request, BEDROCK, parse)
+
+    async def _counting(self, request: web.Request, dialect: Dialect, parse: Parse) -> web.StreamResponse:
         self.counts.requests += 1
         self.counts.in_flight += 1
         try:
-            response = await self._answer(request, dialect)
+            response = await self._answer(request, dialect, parse)
         except (asyncio.CancelledError, ConnectionError):
             self.counts.cancelled += 1
             raise
@@ -175,11 +217,11 @@ class Simulation:
             self.counts.refused += 1
         return response
 
-    async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, dialect: Dialect, parse: Parse) -> web.StreamResponse:
         body = await request.read()
         request_id = f"req_{secrets.token_hex(12)}"
         try:
-            ask = dialect.parse(body)
+            ask = parse(body)
         except RequestError as error:
             return self._refusal(dialect, 400, request_id, str(error), "invalid_request_error", param=error.param)
         # The number is part of the seed: a request sent again meets other faults, but gets the same answer.
@@ -193,7 +235,7 @@ class Simulation:
             return self._limited(dialect, request_id, *short)
         if "drain" in strikes:
             buckets.drain(DRAINED)
-        if "no_usage" in strikes and dialect is OPENAI and ask.is_stream:
+        if "no_usage" in strikes and dialect.may_hide_usage and ask.is_stream:
             ask = msgspec.structs.replace(ask, wants_usage=False)
         if "cold_start" in strikes or "cache_loss" in strikes:  # nothing is in a cache that has just been filled
             ask = msgspec.structs.replace(ask, cached_tokens=0, cache_written_tokens=0)
@@ -255,8 +297,7 @@ class Simulation:
         metronome = Metronome()
         await metronome.wait(plan.first * HEAD_AT)
         response = web.StreamResponse(headers=headers)
-        response.content_type = "text/event-stream"
-        response.charset = "utf-8"
+        response.headers["Content-Type"] = dialect.media
         response.headers["Cache-Control"] = "no-cache"
         await response.prepare(request)
         token = 0
@@ -271,8 +312,8 @@ class Simulation:
                 await metronome.wait(plan.gaps[token - 1] if token else plan.first * (1 - HEAD_AT))
                 if token == plan.stall_at:
                     await metronome.wait(plan.stall / 2)
-                    # A sign of life is no token: the pause stays a stall.
-                    await response.write(dialect.pause)
+                    if dialect.pause:  # a sign of life is no token: the pause stays a stall
+                        await response.write(dialect.pause)
                     await metronome.wait(plan.stall / 2)
                 token += 1
             await response.write(part.payload)
@@ -299,10 +340,11 @@ class Simulation:
             return self._limited(dialect, request_id, "requests", wait)
         headers = {"Retry-After": str(wait), "X-RateLimit-Source": "model"}
         message = "The model is overloaded with other requests. Please try again later."
+        status = dialect.overloaded
         if dialect is ANTHROPIC:
-            return self._refusal(dialect, 529, request_id, "Overloaded", "overloaded_error", headers=headers)
+            return self._refusal(dialect, status, request_id, "Overloaded", "overloaded_error", headers=headers)
         return self._refusal(
-            dialect, 429, request_id, message, "engine_overloaded_error", code="engine_overloaded", headers=headers
+            dialect, status, request_id, message, "engine_overloaded_error", code="engine_overloaded", headers=headers
         )
 
     def _limited(self, dialect: Dialect, request_id: str, what: str, wait: float) -> web.Response:
@@ -312,7 +354,8 @@ class Simulation:
             headers[f"anthropic-ratelimit-{what}-remaining"] = "0"
             message = f"This request would exceed your rate limit of {what} per minute."
             return self._refusal(dialect, 429, request_id, message, "rate_limit_error", headers=headers)
-        headers[f"x-ratelimit-remaining-{what}"] = "0"
+        if dialect is OPENAI:
+            headers[f"x-ratelimit-remaining-{what}"] = "0"
         message = f"Rate limit reached on {what} per min. Please try again in {seconds}s."
         return self._refusal(dialect, 429, request_id, message, what, code="rate_limit_exceeded", headers=headers)
 
@@ -327,11 +370,10 @@ class Simulation:
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> web.Response:
-        if dialect is ANTHROPIC:
-            body = anthropic_messages.error_body(message, kind, request_id)
-        else:
-            body = openai_chat.error_body(message, kind, code, param)
+        body = dialect.error_body(Refusal(status, message, request_id, kind, code, param))
         said = self._headers(dialect, request_id) | ({} if headers is None else dict(headers))
+        if dialect is BEDROCK:
+            said["x-amzn-ErrorType"] = bedrock_converse.exception_of(status)
         return web.Response(status=status, body=body, headers=said, content_type="application/json")
 
     # -- headers
@@ -365,6 +407,10 @@ class Simulation:
                 headers[f"{family}-limit"] = str(allowance.limit)
                 headers[f"{family}-remaining"] = str(allowance.remaining)
                 headers[f"{family}-reset"] = _rfc_3339(time.time() + allowance.reset)
+            return headers
+        if dialect is BEDROCK:
+            return headers | {"x-amzn-RequestId": request_id}
+        if dialect is not OPENAI:
             return headers
         headers |= {"openai-version": "2020-10-01", "openai-organization": "org-simulated"}
         for name, allowance in (("requests", requests), ("tokens", inputs)):
@@ -534,7 +580,9 @@ def _effective(
             continue
         if name == "stutter" and not ask.is_stream:
             continue
-        if name in ("no_usage", "correction") and not (dialect is OPENAI and ask.is_stream):
+        if name == "no_usage" and not (dialect.may_hide_usage and ask.is_stream):
+            continue
+        if name == "correction" and not (dialect.may_correct and ask.is_stream):
             continue
         if name == "wrong_region" and residency is None:
             continue
@@ -656,10 +704,17 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--gap", type=float, metavar="SECONDS", help="mean gap between tokens")
     parser.add_argument("--gap-sigma", type=float, metavar="SECONDS", help="standard deviation of the gaps")
     parser.add_argument("--requests-per-minute", type=int, default=Limits().requests)
+    parser.add_argument(
+        "--sigv4",
+        action="store_true",
+        help="refuse what is not signed, or does not show the bearer key, in Bedrock's dialect; the keys are those of "
+        "the environment (needs semhealth[aws])",
+    )
     parsed = parser.parse_args(argv)
     try:
         parsed.faults = tuple(setting_from_words(words) for words in parsed.fault)
         parsed.host, parsed.port = _address(parsed.listen)
+        parsed.check_signature = signature_check(os.environ) if parsed.sigv4 else None
     except ValueError as error:
         parser.error(str(error))
     return parsed
@@ -681,7 +736,35 @@ def settings_from(parsed: argparse.Namespace) -> Settings:
         fault_scale=base.fault_scale,
     )
     limits = Limits(requests=parsed.requests_per_minute)
-    return Settings(seed=parsed.seed, pacing=pacing, limits=limits, faults=parsed.faults)
+    return Settings(
+        seed=parsed.seed, pacing=pacing, limits=limits, faults=parsed.faults, check_signature=parsed.check_signature
+    )
+
+
+def signature_check(environ: Mapping[str, str]) -> SignatureCheck:
+    """A check by the environment's key pair and bearer key. ValueError without a key pair, or without botocore."""
+    try:
+        from collector.simulator import sigv4  # noqa: PLC0415 - botocore belongs to an extra
+    except ImportError as error:
+        raise ValueError("--sigv4: needs botocore, which `pip install 'semhealth[aws]'` brings") from error
+    access_key, secret_key = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
+    if not access_key or not secret_key:
+        raise ValueError("--sigv4: needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment")
+    keys = sigv4.Keys(
+        access_key,
+        secret_key,
+        environ.get("AWS_SESSION_TOKEN") or None,  # an empty variable is none
+        environ.get("AWS_BEARER_TOKEN_BEDROCK") or None,
+    )
+
+    def check(method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes) -> tuple[str, str] | None:
+        try:
+            sigv4.check(keys, method, target, headers, body, time.time())
+        except sigv4.SignatureError as error:
+            return error.exception, str(error)
+        return None
+
+    return check
 
 
 async def _serve_until_stopped(parsed: argparse.Namespace, listener: socket.socket) -> None:

@@ -31,3 +31,14 @@ class RequestError(ValueError):
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
         self.param = param
+
+
+class Refusal(Struct, frozen=True):
+    """An error answer. `kind` and `code` are OpenAI's words, or Anthropic's where it refuses."""
+
+    status: int
+    message: str
+    request_id: str
+    kind: str
+    code: str | None = None
+    param: str | None = None

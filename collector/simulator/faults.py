@@ -44,7 +44,7 @@ MEANINGS: dict[FaultName, str] = {
     "stutter": "the gaps between tokens vary widely; seconds is their standard deviation",
     "stall": "the answer pauses in the middle for so many seconds",
     "truncation": "the connection closes before the end (mode cut), or the answer stops by length (mode length)",
-    "overload": "throttled by the model (429, or 529 in Anthropic's dialect; mode model) or by the gateway (429)",
+    "overload": "throttled by the model (429, 503 or 529, as its vendor does; mode model) or by the gateway (429)",
     "downgrade": "a smaller model answers",
     "cold_start": "prefill takes so many seconds and the trace names a model load",
     "error_event": "a stream that began with 200 ends in an error event",

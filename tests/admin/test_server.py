@@ -291,3 +291,24 @@ async def test_everything_is_read_only(method: str, client: Client) -> None:
     for path in ("/", "/metrics", "/records", "/summary", "/records/one"):
         async with client.request(method, path) as response:
             assert response.status == 405
+
+
+async def test_a_reload_is_asked_for_and_its_answer_handed_on(analyst: Analyst, exporter: PrometheusExporter) -> None:
+    answers = [(200, "reloaded\n"), (400, "upstream: missing\nlisten: wrong")]
+
+    async def reload() -> tuple[int, str]:
+        return answers.pop(0)
+
+    async with TestClient(TestServer(application(analyst, exporter.render, reload))) as client:
+        for status, text in ((200, "reloaded\n"), (400, "upstream: missing\nlisten: wrong\n")):
+            async with client.post("/-/reload") as response:
+                assert (response.status, await response.text()) == (status, text)
+        async with client.get("/-/reload") as response:
+            assert response.status == 405
+    assert answers == []
+
+
+async def test_without_a_supervisor_there_is_no_reload(client: Client) -> None:
+    async with client.post("/-/reload") as response:
+        assert response.status == 503
+        assert "no supervisor" in await response.text()

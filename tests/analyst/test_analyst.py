@@ -7,9 +7,11 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
-from collector.analyst.analyst import AnalysedRoute, Analyst, Worker
+from collector.analyst import analyst as module
+from collector.analyst.analyst import Account, AnalysedRoute, Analyst, Worker
 from collector.analyst.answer import Limits
 from collector.analyst.fold import RouteFacts, Rules
 from collector.analyst.ledger import Ledger
@@ -270,3 +272,71 @@ async def test_a_request_that_comes_back_before_its_time_is_counted() -> None:
     desk.take(*asked(3, 3.0, PLAIN, throttled), *asked(4, 60.0, PLAIN, throttled))
     assert desk.told.total("early_retries_total") == 1
     assert [record.status for record in desk.written] == [429] * 4
+
+
+# ---------------------------------------------------------------- other settings, and another analyst
+
+
+async def test_a_connected_worker_goes_on_by_its_routes_and_one_that_comes_goes_by_the_new_ones() -> None:
+    desk = Desk()
+    former = desk.worker
+    desk.take(*exchange(1)[:3])
+    desk.analyst.change(
+        Rules(DIALECTS, Limits()), {"other": AnalysedRoute(RouteFacts("other", "new.example"))}, workers_stay=False
+    )
+    desk.worker = Worker(desk._acknowledge)
+    desk.analyst.connected(desk.worker)
+    desk.take(*exchange(1, route="other"))
+    desk.analyst.take(former, exchange(1)[3:])
+    desk.analyst.take(former, exchange(2))
+    assert [record.route for record in desk.written] == ["other", "main", "main"]
+    assert desk.told.total("unobserved_total") == 0
+
+
+async def test_workers_that_stay_go_by_the_new_routes() -> None:
+    desk = Desk()
+    promised = AnalysedRoute(RouteFacts("main", "api.example"), contract=b'{"type":"object"}')
+    desk.analyst.change(Rules(DIALECTS, Limits()), {"main": promised}, workers_stay=True)
+    desk.judge.may.set()
+    desk.take(*exchange(1))
+    await desk.analyst.settle(5.0)
+    assert [record.validity is not None for record in desk.written] == [True]
+
+
+async def test_what_one_analyst_counted_the_next_one_goes_on_from() -> None:
+    former, next_one = Desk(), Desk()
+    former.take(vitals(10, "ended", analyst_down=2), vitals(4, "lives", queue_full=1))
+    former.take(*exchange(1)[:2])
+    former.analyst.disconnected(former.worker)
+    account = msgspec.json.decode(msgspec.json.encode(former.analyst.account()), type=Account)
+    next_one.analyst.go_on_from(account)
+    for desk in (former, next_one):
+        assert desk.told.total("forwarded_total") == 14
+        assert desk.told.total("refused_total") == 14
+        assert desk.told.total("unobserved_total") == 4  # one of them with the worker
+    next_one.take(vitals(9, "lives", queue_full=3))
+    assert next_one.told.total("forwarded_total") == 19
+    assert next_one.told.total("unobserved_total") == 6
+    assert next_one.analyst.summary().totals.forwarded == 19
+
+
+async def test_lives_that_ended_long_ago_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_LIVES", 10)
+    desk = Desk()
+    for number in range(100):
+        desk.take(vitals(number, f"life{number}", queue_full=1))
+    account = desk.analyst.account()
+    assert len(account.vitals) == 10
+    assert sum(each.forwarded for each in account.vitals) == sum(range(100)) == desk.told.total("forwarded_total")
+    assert sum(each.unobserved["queue_full"] for each in account.vitals) == 100
+    assert {each.boot for each in account.vitals} >= {f"life{number}" for number in range(91, 100)}
+
+
+async def test_what_two_workers_of_one_number_carry_is_told_as_one() -> None:
+    desk = Desk()
+    follower = Worker(lambda batches, ended: None)
+    desk.analyst.connected(follower)
+    desk.take(vitals(1, "old"))
+    desk.analyst.take(follower, [vitals(1, "new")])
+    last = [reading for reading in desk.told.readings if reading.metric == "semantic_health_in_flight"][-1]
+    assert (last.value, last.labels) == (2.0, ("0",))

@@ -143,9 +143,9 @@ class Process:
 class Simulator(Process):
     """The simulated API; its answers are the same for the same request."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         super().__init__(
-            [sys.executable, "-m", "collector.simulator.api", "--listen", "127.0.0.1:0", *arguments], directory
+            [sys.executable, "-m", "collector.simulator.api", "--listen", "127.0.0.1:0", *arguments], directory, env
         )
         self.base = self.wait_for_output(r"simulated LLM API on (http://\S+)")[1]
 
@@ -255,6 +255,11 @@ class Sidecar(Process):
     def pids(self) -> dict[str, int]:
         """The ids of the sidecar's processes by the module that they run."""
         return children_of(self.popen.pid)
+
+    def pids_of_all(self) -> list[int]:
+        """The ids of every process of the sidecar but the supervisor; there may be several of a kind."""
+        children = Path(f"/proc/{self.popen.pid}/task/{self.popen.pid}/children")
+        return [pid for pid in map(int, children.read_text().split()) if is_running(pid)]
 
     def pid(self, module: str) -> int:
         """The id of one process, when it runs."""

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .conftest import Script, Sidecar, Upstream, call, respond, wait_until
+from .conftest import ROOT, Script, Sidecar, Upstream, call, respond, wait_until
 
 # Each is one place where something private travels.
 CANARIES = {
     "the API key": "sk-canary-key-4711",
     "the x-api-key": "sk-ant-canary-key-4712",
+    "the api-key": "canaryazurekey4713",
     "a header of the request": "canaryrequestheader",
     "a header of the answer": "canaryanswerheader",
     "a cookie": "canarycookie",
@@ -40,6 +47,7 @@ CANARIES = {
 PRIVATE_HEADERS = {
     "Authorization": f"Bearer {CANARIES['the API key']}",
     "x-api-key": CANARIES["the x-api-key"],
+    "api-key": CANARIES["the api-key"],
     "X-Private": CANARIES["a header of the request"],
     "Cookie": f"session={CANARIES['a cookie']}",
 }
@@ -300,7 +308,14 @@ def found_in(said: str | bytes) -> list[str]:
 def test_everything_private_did_travel(watched: Watched) -> None:
     """Else the other tests would say nothing."""
     arrived = b"".join(watched.upstream.heads)
-    for name in ("the API key", "the x-api-key", "a header of the request", "a cookie", "the query string"):
+    for name in (
+        "the API key",
+        "the x-api-key",
+        "the api-key",
+        "a header of the request",
+        "a cookie",
+        "the query string",
+    ):
         assert CANARIES[name].encode() in arrived
     echoed = watched.sidecar.base
     whole = call(f"{echoed}/whole/v1/chat/completions", _asked()).body
@@ -366,3 +381,212 @@ def test_content_is_told_apart_by_a_hash_that_can_be_keyed_or_left_out(
     assert hashes["none"] is None
     assert len(hashes["hmac"]) == len(hashes["sha256"]) == 64
     assert hashes["hmac"] != hashes["sha256"]
+
+
+# ---------------------------------------------------------------- what the sidecar itself is entrusted with
+
+OWN = {
+    "the admin token": "canary-admin-token-4714",
+    "a wrong admin token": "canary-wrong-token-4715",
+    "the embedder's key": "canaryembedderkey4716",
+    "the header for OTLP": "canaryotlpheader4717",
+    "the user of OTLP": "canaryotlpuser4718",
+    "the password of OTLP": "canaryotlppassword4719",
+    "the user of the proxy": "canaryproxyuser4720",
+    "the password of the proxy": "canaryproxypassword4721",
+    "the key of the hashes": "canaryhashkey4722",
+    "the user of a URL": "canaryurluser4723",
+    "the password of a URL": "canaryurlpassword4724",
+}
+PAIRS = (("the user of the proxy", "the password of the proxy"), ("the user of OTLP", "the password of OTLP"))
+SECRETS = {
+    **OWN,
+    **{f"{user}, coded": base64.b64encode(f"{OWN[user]}:{OWN[word]}".encode()).decode() for user, word in PAIRS},
+    **CANARIES,
+}
+BEARER = {"Authorization": f"Bearer {OWN['the admin token']}"}
+URL_PASSWORD = OWN["the password of a URL"]
+USERINFO = f"{OWN['the user of a URL']}:{URL_PASSWORD}"
+
+
+def secrets_in(said: str | bytes) -> list[str]:
+    """The secrets, the sidecar's own among them, that this has in it."""
+    lowered = said.lower() if isinstance(said, bytes) else said.lower().encode()
+    return [name for name, secret in SECRETS.items() if secret.lower().encode() in lowered]
+
+
+class Hostile:
+    """A server that repeats all it was sent, as an error of the status that is its turn."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.received: list[bytes] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                sent = str(self.headers).encode() + self.rfile.read(int(self.headers["Content-Length"]))
+                status = statuses[len(outer.received) % len(statuses)]
+                outer.received.append(sent)
+                self.send_response(status, OWN["the embedder's key"])
+                self.send_header("Content-Length", str(len(sent)))
+                self.end_headers()
+                self.wfile.write(sent)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@dataclass
+class Entrusted:
+    """A sidecar that holds every secret it can hold, among servers that mean it ill, after all went wrong."""
+
+    sidecar: Sidecar
+    config: Path
+    heads: list[bytes]
+    hostile: list[Hostile]
+    answers: list[bytes]
+
+
+@pytest.fixture(scope="module")
+def entrusted(new_directory: Callable[[], Any]) -> Iterator[Entrusted]:
+    upstream, proxy = Upstream(_answer), Upstream(_answer)
+    embedding, otlp = Hostile(401, 500, 200), Hostile(400, 500, 200)
+    config = new_directory() / "semhealth.yaml"
+    good = (
+        f"routes:\n  - {{name: main, upstream: '{upstream.base}'}}\n"
+        "  - {name: proxied, prefix: /proxied, upstream: 'http://proxied.example'}\n"
+        "log_level: debug\nprivacy: {text_hash: hmac}\n"
+        "embedder:\n  kind: http\n  cpu_share: 1\n  http: {model: m, key_env: EMBED_KEY, failures: 1,\n"
+        f"    calibrated_as: all-MiniLM-L6-v2@53aa51172d14, url: 'http://{embedding.address}/v1/embeddings'}}\n"
+    )
+    config.write_text(good)
+    otlp_user = f"{OWN['the user of OTLP']}:{OWN['the password of OTLP']}"
+    proxy_user = f"{OWN['the user of the proxy']}:{OWN['the password of the proxy']}"
+    sidecar = Sidecar(
+        new_directory(),
+        "--config", str(config), "--set", "exporters.otlp.interval=300ms",
+        env={
+            "SEMHEALTH_ADMIN_TOKEN": OWN["the admin token"],
+            "SEMHEALTH_HMAC_KEY": OWN["the key of the hashes"],
+            "EMBED_KEY": OWN["the embedder's key"],
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{otlp_user}@{otlp.address}",
+            "OTEL_EXPORTER_OTLP_HEADERS": f"x-otlp={OWN['the header for OTLP']}",
+            "no_proxy": "127.0.0.1",  # for OTLP
+            "http_proxy": f"http://{proxy_user}@127.0.0.1:{proxy.port}",
+        },
+    )  # fmt: skip
+    answers: list[bytes] = []
+
+    def ask(url: str, body: object = None, headers: dict[str, str] | None = None, method: str | None = None) -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            answer = call(url, body, headers, method)
+            answers.append(repr(answer.headers).encode() + answer.body)
+
+    try:
+        for word in ("whole", "stream", "half", "error", "garbage", "broken", "proxied/whole", "proxied/garbage"):
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                call(f"{sidecar.base}/{word}/v1/chat/completions{QUERY}", _asked(), PRIVATE_HEADERS)
+        for path in ("/", "/metrics", "/records", "/records/nothing", "/summary", "/livez", "/readyz", "/nothing"):
+            for shown in (OWN["the admin token"], OWN["a wrong admin token"]):
+                ask(f"{sidecar.admin}{path}", headers={"Authorization": f"Bearer {shown}"})
+        for raw in (
+            f"GET /{OWN['a wrong admin token']} HTTP/9\r\n\r\n",
+            f"GET /livez HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n{OWN['a wrong admin token']}\r\n\r\n",
+        ):
+            host, _, port = sidecar.admin.removeprefix("http://").partition(":")
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=10) as client:
+                client.sendall(raw.encode())
+                client.recv(65536)
+        # A configuration that cannot be used, and an analyst that dies.
+        config.write_text(good.replace("http://proxied.example", f"http://{USERINFO}@proxied.example"))
+        ask(f"{sidecar.admin}/-/reload", b"", BEARER)
+        os.kill(sidecar.popen.pid, signal.SIGHUP)
+        config.write_text(good)
+        os.kill(sidecar.pid("collector.app"), signal.SIGKILL)
+        time.sleep(0.2)
+        call(f"{sidecar.base}/whole/v1/chat/completions", _asked(), PRIVATE_HEADERS)
+        wait_until(lambda: len(embedding.received) >= 3, "the embedding server was asked")
+        told = len(otlp.received)
+        wait_until(lambda: len(otlp.received) > told + 2, "it was exported")
+        for path in ("/metrics", "/records?limit=1000", "/summary"):
+            ask(f"{sidecar.admin}{path}", headers=BEARER)
+        yield Entrusted(sidecar, config, upstream.heads + proxy.heads, [embedding, otlp], answers)
+    finally:
+        sidecar.end()
+        upstream.close()
+        proxy.close()
+        embedding.close()
+        otlp.close()
+
+
+def test_the_secrets_did_what_they_are_for(entrusted: Entrusted) -> None:
+    """Else the other tests would say nothing."""
+    embedding, otlp = (b"".join(each.received) for each in entrusted.hostile)
+    assert OWN["the embedder's key"].encode() in embedding
+    assert OWN["the header for OTLP"].encode() in otlp
+    assert "the user of the proxy, coded" in secrets_in(b"".join(entrusted.heads))
+    assert any(b"semantic_health_exchanges_total" in answer for answer in entrusted.answers)
+    assert any(b"a bearer token is needed" in answer for answer in entrusted.answers)
+    assert any(b"not shown since it may hold a key" in answer for answer in entrusted.answers)
+
+
+def test_nothing_that_the_sidecar_says_or_keeps_has_a_secret_in_it(entrusted: Entrusted) -> None:
+    sidecar = entrusted.sidecar
+    assert [(secrets_in(answer), answer[:200]) for answer in entrusted.answers if secrets_in(answer)] == []
+    assert secrets_in(sidecar.log_path.read_bytes()) == []
+    otlp = b"".join(each.partition(b"\n\n")[2] for each in entrusted.hostile[1].received)
+    assert b"semantic_health" in otlp
+    assert secrets_in(otlp) == []
+    kept = [path for path in sidecar.directory.glob("semhealth-*/*") if path.is_file()]
+    assert [path for path in kept if secrets_in(path.read_bytes())] == []
+    assert any(path.name == "settings.json" for path in kept)
+    assert [path for path in kept if path.stat().st_mode & 0o077 and path.name == "settings.json"] == []
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (sidecar.popen.pid, *sidecar.pids().values())]
+    assert secrets_in(b"".join(lines)) == []
+
+
+def test_no_secret_is_in_the_output_of_the_sidecar_that_holds_them(entrusted: Entrusted) -> None:
+    """Stops the sidecar, so that its last words count too."""
+    assert entrusted.sidecar.end() == 0
+    said = entrusted.sidecar.stdout + entrusted.sidecar.stderr
+    assert "collector.app" in said or "analyst" in said
+    assert secrets_in(said) == []
+    assert "Traceback" not in said
+
+
+MISPLACED = [
+    f"upstream: http://{USERINFO}@a.example",
+    f"upstream: [http://{USERINFO}@a.example]",
+    f"upstream: http://a.example/?key={URL_PASSWORD}",
+    f"routes: [{{name: a, upstream: 'https://{USERINFO}@a.example'}}]",
+    f"routes: [{{name: a, upstream: 'http://a.example', proxy: 'http://{USERINFO}@b.example'}}]",
+    f"upstream: http://a.example\nadmin_auth: {{token_file: {URL_PASSWORD}}}",
+    f"upstream: http://a.example\nadmin_auth: {{token_env: {URL_PASSWORD}-}}",
+    f"upstream: http://a.example\nprivacy: {{text_hash: hmac, hmac_key_env: {URL_PASSWORD}-}}",
+    f"upstream: http://a.example\nexporters: {{otlp: {{endpoint: 'http://{USERINFO}@a.example'}}}}",
+    f"upstream: http://a.example\nembedder: {{http: {{url: 'http://{USERINFO}@a.example/v1'}}}}",
+    f"upstream: http://a.example\nembedder: {{kind: http, http: {{key_env: {URL_PASSWORD}-}}}}",
+    f"upstream: http://a.example\nadmin: {USERINFO}@127.0.0.1:0",
+]
+
+
+@pytest.mark.parametrize("text", MISPLACED)
+def test_a_secret_that_stands_where_it_must_not_is_refused_and_not_repeated(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "semhealth.yaml"
+    file.write_text(text)
+    for command in (["check", str(file)], ["run", "--config", str(file), "--listen", "127.0.0.1:0"]):
+        ended = subprocess.run(
+            [sys.executable, "-m", "collector.cli", *command],
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert ended.returncode == 2
+        assert ended.stdout + ended.stderr != b""
+        assert secrets_in(ended.stdout + ended.stderr) == []

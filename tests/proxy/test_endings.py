@@ -232,6 +232,38 @@ async def test_a_stale_pooled_connection_is_replaced_once(side: Any) -> None:
     assert ended.connect is not None
 
 
+@pytest.mark.parametrize(
+    ("begun", "size"),
+    [(b"HTTP/1.1 200 OK\r\nX:", 3), (b"HTTP/1.1 102 Processing\r\n\r\n", 3), (b"", 300_000)],
+    ids=["half a head", "an interim answer", "a request too large to be held"],
+)
+async def test_a_pooled_connection_that_dies_is_not_replaced_once_it_may_have_worked(
+    side: Any, begun: bytes, size: int
+) -> None:
+    async def serve(peer: Any) -> None:
+        await peer.request()
+        await peer.send(OK)
+        await peer.request()
+        if begun:
+            await peer.send(begun)
+            await asyncio.sleep(0.05)
+        peer.reset()
+
+    upstream = await side.serve(serve)
+    peer = await side.dial()
+    for body in (b"one", b"x" * size):
+        await peer.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        if body == b"one":
+            assert await peer.exactly(len(OK)) == OK
+    if begun.endswith(b"\r\n\r\n"):
+        assert await peer.head() == begun
+    head, error = await _error(peer)
+    assert head.startswith(b"HTTP/1.1 502 ")
+    assert error["type"] == "upstream_failed"
+    assert len(upstream.connections) == 1
+    assert (await side.analyst.ended(2)).how == "upstream_failed"
+
+
 async def test_a_fresh_connection_that_dies_is_not_tried_again(side: Any) -> None:
     async def serve(peer: Any) -> None:
         await peer.head()
@@ -449,11 +481,11 @@ async def test_a_client_that_leaves_while_it_is_not_read_is_noticed(side: Any) -
 
 
 async def test_a_client_that_never_takes_its_last_bytes_is_not_waited_for(side: Any) -> None:
-    body = b"x" * 3_000_000
+    body = b"x" * 32_000_000  # more than the kernel's buffers take
 
     async def serve(peer: Any) -> None:
         await peer.head()
-        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n" + body)
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n" + body)
 
     await side.serve(serve, keep_alive=0.3)
     raw = socket.socket()
@@ -531,6 +563,31 @@ async def test_an_upstream_over_tls_is_verified_named_and_pooled(side: Any, auth
         assert await peer.until(b"0\r\n\r\n") == b"2\r\nhi\r\n0\r\n\r\n"
     assert names == ["localhost"]
     assert (await side.analyst.ended(2)).connect is None
+
+
+async def test_a_client_that_leaves_takes_its_upstream_over_tls_along_without_waiting_for_its_farewell(
+    side: Any, authority: Path
+) -> None:
+    gone = asyncio.Event()
+
+    async def serve(peer: Any) -> None:
+        await peer.request()
+        await peer.send(CHUNKED, b"2\r\nhi\r\n")
+        await peer.is_gone()
+        gone.set()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / "cert.pem", authority / "key.pem")
+    upstream = await side.upstream(serve, ssl=context, host="localhost")
+    await side.start(f"https://localhost:{upstream.port}", tls=Tls(ca_file=str(authority / "ca.pem")))
+    peer = await side.dial()
+    await peer.send(GET)
+    await peer.until(b"hi\r\n")
+    peer.close()
+    async with asyncio.timeout(1.0):
+        await gone.wait()
+    assert (await side.analyst.ended()).how == "client_disconnect"
+    assert len(side.worker.plane.pool) == 0
 
 
 async def test_a_certificate_that_cannot_be_verified_is_a_502_that_says_so(side: Any, authority: Path) -> None:

@@ -257,3 +257,17 @@ def test_load_reports_of_a_huge_head_are_cut_out_of_it() -> None:
     raw = b"HTTP/1.1 200 OK\r\n" + report + other + report * 100 + b"Content-Length: 0\r\n\r\n"
     sent = forwarded_response(read_response(raw, b"GET"), hide_load=True)
     assert sent == b"HTTP/1.1 200 OK\r\n" + other + b"Content-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("target", [b"/caf\xe9", "/€?ü=🙂".encode(), b"/\xff\x80?\xfe"])
+@pytest.mark.parametrize("method", [b"GET", b"BREW"])
+def test_bytes_above_ascii_pass_in_a_target(method: bytes, target: bytes) -> None:
+    raw = method + b" " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n"
+    assert read_request(raw).target == target
+
+
+@pytest.mark.parametrize("byte", [b"\x00", b"\t", b"\x7f", b"\x1b"])
+def test_control_bytes_do_not_whatever_stands_beside_them(byte: bytes) -> None:
+    for target in (b"/a" + byte, b"/\xe9" + byte):
+        with pytest.raises(HeadError):
+            read_request(b"GET " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -48,8 +48,8 @@ REFUSED: list[tuple[str, bytes, int, str]] = [
     ("a tunnel", b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 405, "unsupported_protocol"),
     ("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "unsupported_protocol"),
     ("HTTP/2 in a request line", b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505, "unsupported_protocol"),
-    ("a long head", GET + b"X: " + b"a" * 70_000, 431, "head_over_cap"),
-    ("a long and complete head", GET + b"X: " + b"a" * 70_000 + b"\r\n\r\n", 431, "head_over_cap"),
+    ("a long head", GET + b"X: " + b"a" * 140_000, 431, "head_over_cap"),
+    ("a long and complete head", GET + b"X: " + b"a" * 140_000 + b"\r\n\r\n", 431, "head_over_cap"),
 ]
 
 

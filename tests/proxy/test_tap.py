@@ -28,8 +28,8 @@ def make_ledger(bound: int) -> Ledger:
     return Ledger(bound, lambda: None, lambda: None)
 
 
-def seen(watch: Watch, size: int) -> tuple[Watch, Event, int]:
-    return watch, BytesSeen(watch.id, 0.0, True, b""), size
+def seen(watch: Watch, size: int) -> tuple[Watch, int, Event]:
+    return watch, size, BytesSeen(watch.id, 0.0, True, b"")
 
 
 def end(watch: Watch) -> ExchangeEnded:
@@ -63,7 +63,7 @@ def test_the_account_always_balances_and_the_queue_keeps_its_bound(steps: list[t
             case "begin":
                 number += 1
                 watches.append(Watch(number))
-                ledger.tell(watches[-1], RequestSeen(number, 0.0, 0.0, "r", b""), value)
+                ledger.begin(watches[-1], value, RequestSeen(number, 0.0, 0.0, "r", b""))
             case "bytes" if watches:
                 ledger.tell(*seen(watches[value % len(watches)], 100))
             case "end" if watches:
@@ -104,7 +104,8 @@ def test_a_fast_analyst_never_blocks_a_long_stream() -> None:
     ledger = make_ledger(10_000)
     ledger.connect()
     watch = Watch(1)
-    for _ in range(1000):
+    ledger.begin(*seen(watch, 1000))
+    for _ in range(999):
         ledger.tell(*seen(watch, 1000))
         ledger.take_batch()
         ledger.acknowledge(Acknowledged(1, []))
@@ -117,7 +118,8 @@ def test_the_bound_holds_inside_one_exchange_and_it_is_dropped_whole() -> None:
     ledger = make_ledger(10_000)
     ledger.connect()
     watch = Watch(1)
-    for _ in range(1000):
+    ledger.begin(*seen(watch, 1000))
+    for _ in range(999):
         ledger.tell(*seen(watch, 1000))
     ledger.end(watch, end(watch))
     assert ledger.queued <= 10_000 + 2 * EVENT_SIZE
@@ -127,11 +129,41 @@ def test_the_bound_holds_inside_one_exchange_and_it_is_dropped_whole() -> None:
     assert ledger.unobserved == {"queue_full": 1, "analyst_down": 0, "analyst_lost": 0}
 
 
+def test_an_exchange_that_begins_while_the_queue_is_full_is_counted_and_nothing_of_it_is_told() -> None:
+    ledger = make_ledger(1000)
+    ledger.connect()
+    told, late = Watch(1), Watch(2)
+    ledger.begin(*seen(told, 900))
+    ledger.begin(*seen(late, 900))
+    ledger.tell(*seen(late, 1))
+    ledger.end(late, end(late))
+    ledger.end(told, end(told))
+    assert [event.id for event in ledger.take_batch() if not isinstance(event, ProxyVitals)] == [1, 1]
+    assert ledger.unobserved == {"queue_full": 1, "analyst_down": 0, "analyst_lost": 0}
+    assert (ledger.forwarded, ledger.unacknowledged) == (2, 1)
+
+
+async def test_the_end_of_an_analyst_is_noticed_whether_or_not_something_is_awaited_from_it(side: Any) -> None:
+    await side.serve(answer)
+    tap = side.worker.plane.tap
+    peer = await side.dial()
+    for is_awaited in (False, True):
+        await side.until(lambda: tap.connected)
+        side.analyst.acknowledges = not is_awaited
+        await ask(peer)
+        if not is_awaited:
+            await side.until(lambda: tap.is_settled)
+            await asyncio.sleep(0.1)
+        await side.analyst.die()
+        await side.until(lambda: not tap.connected)
+        await side.analyst.start()
+
+
 def in_doubt(ledger: Ledger, *numbers: int) -> None:
     """Exchanges that end, are sent, and are not acknowledged by an analyst that dies."""
     ledger.connect()
     for watch in map(Watch, numbers):
-        ledger.tell(*seen(watch, 10))
+        ledger.begin(*seen(watch, 10))
         ledger.end(watch, end(watch))
     ledger.take_batch()
     ledger.disconnect()

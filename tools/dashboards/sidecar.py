@@ -164,6 +164,26 @@ PARTS = Row(
             (Query(f"count by (version) ({select('semantic_health_build_info')})", "{{version}}"),),
         ),
         Panel(
+            "Configuration in force",
+            "1 where the configuration that was last read is in force, 0 where it was refused and the one before goes "
+            "on. Good: 1; the log says what is wrong.",
+            "none",
+            (Query(latest("min", "semantic_health_config_last_reload_successful", "instance"), "{{instance}}"),),
+            high=1.0,
+        ),
+        Panel(
+            "Age of the configuration",
+            "How long ago the configuration that is in force was read.",
+            "s",
+            (
+                Query(
+                    "time() - "
+                    + latest("max", "semantic_health_config_last_reload_success_timestamp_seconds", "instance"),
+                    "{{instance}}",
+                ),
+            ),
+        ),
+        Panel(
             "Ghosts of a retired layer",
             "Series that the exporters of a retired layer still report, renamed `legacy_layer_…` when they are "
             "scraped; what they say of themselves is not health. Good: none; switch those exporters off.",
