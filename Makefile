@@ -46,12 +46,14 @@ test: $(VENV)/$(if $(WITHOUT_EMBEDDERS),.dev,.embedders) ## Run every test; as r
 	@.ci/packages
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter, yamllint
+lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter, yamllint, hadolint, compose-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/yamllint --strict .
+	$(BIN)/hadolint deploy/Dockerfile
+	$(BIN)/compose-lint --config deploy/compose-lint.yml --fail-on low docker-compose.yml
 
 format: $(VENV)/.dev ## Put the code in its usual form
 	$(BIN)/ruff check --fix .
@@ -64,6 +66,7 @@ docs: $(VENV)/.dev ## Write the generated pages, dashboards and schemas anew
 	$(BIN)/python -m tools.build_config_docs
 	$(BIN)/python -m tools.build_dashboards
 	$(BIN)/python -m tools.build_findings_index
+	$(BIN)/python -m tools.build_prometheus_rule
 	$(BIN)/semhealth metrics > docs/metrics.md
 
 clean: ## Remove what make made
