@@ -52,13 +52,15 @@ test: $(VENV)/$(if $(WITHOUT_EMBEDDERS),.dev,.embedders) $(if $(WITHOUT_CLIENTS)
 	@.ci/packages
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter, yamllint, bandit
+lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter, yamllint, bandit, hadolint, compose-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/yamllint --strict .
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive collector exporters
+	$(BIN)/hadolint deploy/Dockerfile
+	$(BIN)/compose-lint --config deploy/compose-lint.yml --fail-on low docker-compose.yml
 
 audit: $(VENV)/.core ## Look for known vulnerabilities of what is installed; asks the advisory service of the index
 	$(PYTHON) -m venv $(VENV)/audit
@@ -76,6 +78,7 @@ docs: $(VENV)/.dev ## Write the generated pages, dashboards and schemas anew
 	$(BIN)/python -m tools.build_config_docs
 	$(BIN)/python -m tools.build_dashboards
 	$(BIN)/python -m tools.build_findings_index
+	$(BIN)/python -m tools.build_prometheus_rule
 	$(BIN)/semhealth metrics > docs/metrics.md
 
 clean: ## Remove what make made

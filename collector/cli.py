@@ -92,6 +92,12 @@ def _parser() -> argparse.ArgumentParser:
         help="seconds without a fault first (default: until every window is filled twice; 0 where alerts are named)",
     )  # fmt: skip
 
+    drill.add_argument(
+        "--alertmanager", metavar="URL", default=None,
+        help="send the alerts to an Alertmanager of yours too, labelled drill='true', and see whom it tells; "
+        "http(s)://[user:password@]host[:port][/prefix]",
+    )  # fmt: skip
+
     commands.add_parser("metrics", help="print the metric catalogue as Markdown")
 
     health = commands.add_parser("health", help="ask a running sidecar; exit 0 when it is ready, else 1")
@@ -363,13 +369,15 @@ def _push(given: argparse.Namespace) -> int:
 def _drill(given: argparse.Namespace) -> int:
     import msgspec
 
+    from collector.drill.alertmanager import address_of
     from collector.drill.drill import chosen, drill, table
-    from collector.drill.stage import DrillError
+    from collector.drill.stage import SHORTENED, DrillError
 
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)  # simulated APIs hang up on purpose
     quiet = 0.0 if given.quiet is None and given.alerts else given.quiet
     try:
-        report = asyncio.run(drill(chosen(given.alerts), quiet, _say))
+        address = None if given.alertmanager is None else address_of(given.alertmanager)
+        report = asyncio.run(drill(chosen(given.alerts), quiet, _say, SHORTENED, address))
     except DrillError as error:
         _say(f"semhealth: {error}")
         return FAILED

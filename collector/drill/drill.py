@@ -17,16 +17,20 @@ from typing import Any
 import aiohttp
 import yaml
 from aiohttp import web
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
+from collector.drill.alertmanager import SETTLE, Address, Alertmanager, Arrival, drill_labels, sent_to
 from collector.drill.faults import FAULTS, LAST, RULE, Fault
 from collector.drill.scaling import longest_window
 from collector.drill.service import TIMEOUT, Service
 from collector.drill.stage import (
     GHOSTS,
+    SHORTENED,
     START,
+    Alerting,
     DrillError,
     Sidecar,
+    Tempo,
     Watch,
     binaries,
     port_of,
@@ -37,8 +41,6 @@ from collector.drill.stage import (
 from collector.simulator import api
 from collector.simulator.pacing import Pacing
 
-AT_ONCE = 5  # alerts that are tried side by side
-LIMIT = 75.0  # seconds that an alert may take
 AFTER = 2.0  # seconds in which others may still follow
 QUIET_LEAST = 185.0  # seconds without a fault
 KILL_EVERY = 0.4
@@ -63,12 +65,13 @@ Say = Callable[[str], None]
 
 
 class Outcome(Struct, frozen=True):
-    """What became of one alert: `seconds` from the fault to the receiver, None where it never came."""
+    """What became of one alert: `seconds` from the fault to the drill's receiver, None where it never came."""
 
     fired: bool
     delivered: bool
     seconds: float | None
     others: tuple[str, ...]
+    alertmanager: Arrival | UnsetType = UNSET  # with an Alertmanager of the user's alone
 
 
 class Quiet(Struct, frozen=True):
@@ -84,7 +87,12 @@ class Report(Struct, frozen=True):
 
     @property
     def is_good(self) -> bool:
-        return all(each.delivered for each in self.alerts.values()) and not self.quiet.others
+        return all(_arrived(each) for each in self.alerts.values()) and not self.quiet.others
+
+
+def _arrived(outcome: Outcome) -> bool:
+    there = outcome.alertmanager
+    return outcome.delivered and (there is UNSET or bool(there.receivers))
 
 
 def chosen(names: Sequence[str]) -> tuple[str, ...]:
@@ -95,14 +103,30 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in FAULTS if not names or name in names)
 
 
-async def drill(names: Sequence[str], quiet_seconds: float | None, say: Say) -> Report:
-    """Try these alerts. Without `quiet_seconds` all rule windows are filled twice first."""
+async def drill(
+    names: Sequence[str],
+    quiet_seconds: float | None,
+    say: Say,
+    tempo: Tempo = SHORTENED,
+    address: Address | None = None,
+) -> Report:
+    """Try these alerts. Without `quiet_seconds` all rule windows are filled twice first.
+
+    Those at `address` are told besides. Their watchdog stays away from there unless it is named: it would keep a dead
+    man's switch quiet.
+    """
     binaries()
     directory = Path(tempfile.mkdtemp(prefix="semhealth-drill-"))
     try:
         timeout = aiohttp.ClientTimeout(total=TIMEOUT)
         async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
-            stage = _Stage(directory, session, names, say)
+            labels, theirs, alerting = drill_labels(), None, Alerting()
+            if address is not None:
+                theirs = Alertmanager(address, labels, session)
+                await theirs.check()
+                unsent = () if WATCHDOG in names else (WATCHDOG,)
+                alerting = Alerting(labels, (sent_to(address),), unsent)
+            stage = _Stage(directory, session, names, say, tempo, alerting, theirs)
             async with stage.running():
                 return await stage.run(quiet_seconds)
     except OSError as error:
@@ -112,17 +136,26 @@ async def drill(names: Sequence[str], quiet_seconds: float | None, say: Say) -> 
 
 
 def table(report: Report) -> str:
-    """The report for people."""
-    width = max((len(name) for name in report.alerts), default=5)
-    lines = [f"{'alert':<{width}}  fired  delivered  seconds  others"]
+    """The report for people; a column of the user's Alertmanager where there is one."""
+    rows = [("alert", "fired", "delivered", "seconds", "others", "your Alertmanager tells")]
     for name, each in report.alerts.items():
         took = "-" if each.seconds is None else f"{each.seconds:.1f}"
-        lines.append(
-            f"{name:<{width}}  {'yes' if each.fired else 'NO':<5}  {'yes' if each.delivered else 'NO':<9}  "
-            f"{took:>7}  {', '.join(each.others) or '-'}"
-        )
+        fired, delivered = ("yes" if is_so else "NO" for is_so in (each.fired, each.delivered))
+        rows.append((name, fired, delivered, took, ", ".join(each.others) or "-", _told(each.alertmanager)))
+    is_told = any(each.alertmanager is not UNSET for each in report.alerts.values())
+    shown = rows if is_told else [row[:-1] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
     lines.append(f"quiet for {report.quiet.seconds:.0f} s: {', '.join(report.quiet.others) or 'nothing fired'}")
     return "\n".join(lines) + "\n"
+
+
+def _told(arrival: Arrival | UnsetType) -> str:
+    if arrival is UNSET:
+        return "-"
+    if not arrival.received:
+        return "NO (did not arrive)"
+    return ", ".join(arrival.receivers) or "NOBODY (silenced, inhibited or too short)"
 
 
 class _Api:
@@ -141,8 +174,19 @@ class _Api:
 
 
 class _Stage:
-    def __init__(self, directory: Path, session: aiohttp.ClientSession, names: Sequence[str], say: Say) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        session: aiohttp.ClientSession,
+        names: Sequence[str],
+        say: Say,
+        tempo: Tempo,
+        alerting: Alerting,
+        theirs: Alertmanager | None,
+    ) -> None:
+        self._theirs = theirs
         self._say = say
+        self._tempo = tempo
         self._names = names
         self._session = session
         self._stack = contextlib.AsyncExitStack()
@@ -164,7 +208,7 @@ class _Stage:
             if FAULTS[name].alone
         }
         sidecars = (self._common, *self._alone.values())
-        self._watch = Watch(directory, session, [each.admin for each in sidecars])
+        self._watch = Watch(directory, session, [each.admin for each in sidecars], tempo, alerting)
 
     def _route(self, name: str, directory: Path, settings: dict[str, Any]) -> dict[str, Any]:
         route = {"name": name, "prefix": f"/{name}", "upstream": self._apis[name].base, "provider": "openai"}
@@ -218,7 +262,7 @@ class _Stage:
     async def run(self, quiet_seconds: float | None) -> Report:
         quiet = await self._be_quiet(quiet_seconds)
         outcomes: dict[str, Outcome] = {}
-        places = asyncio.Semaphore(AT_ONCE)
+        places = asyncio.Semaphore(self._tempo.at_once)
 
         async def one(name: str) -> None:
             async with places:
@@ -258,14 +302,15 @@ class _Stage:
     async def _try(self, name: str, fault: Fault) -> Outcome:
         async with self._serving(name, fault) as (service, traffic):
             if fault.act != "none":
-                await asyncio.sleep(fault.warm)
+                await asyncio.sleep(max(fault.warm, self._tempo.warm))
             began = time.monotonic() if fault.act != "none" else 0.0
             acting = asyncio.create_task(self._switch_on(name, fault, service, traffic))
             waited = time.monotonic()
-            while (delivered := self._delivered(name, began)) is None and time.monotonic() < waited + LIMIT:
+            while (delivered := self._delivered(name, began)) is None and time.monotonic() < waited + self._tempo.limit:
                 if acting.done() and acting.exception() is not None:
                     break
                 await asyncio.sleep(0.2)
+            there = await self._follow(name, delivered is not None)
             await asyncio.sleep(AFTER)
             acting.cancel()
             await asyncio.gather(acting, return_exceptions=True)
@@ -275,7 +320,15 @@ class _Stage:
         took = None if delivered is None else round(delivered - (began or waited), 1)
         others = () if fault.act == "none" else tuple(sorted(fired - {name, WATCHDOG}))
         return Outcome(name in fired or delivered is not None, delivered is not None,
-                       None if took is None else max(0.0, took), others)  # fmt: skip
+                       None if took is None else max(0.0, took), others, there)  # fmt: skip
+
+    async def _follow(self, name: str, is_delivered: bool) -> Arrival | UnsetType:
+        """What becomes of the alert at the user's Alertmanager, while its fault goes on."""
+        if self._theirs is None:
+            return UNSET
+        self._say(f"{name}: waiting for {self._theirs.address.shown} to notify")
+        patience = SETTLE if is_delivered else 0.0
+        return await self._theirs.follow(name, lambda labels: self._concerns(name, labels), patience)
 
     def _concerns(self, name: str, labels: dict[str, str]) -> bool:
         """Whether an alert is about this route, or this sidecar, or about neither and is the one that is tried."""

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,12 @@ import yaml
 from aiohttp import web
 from msgspec import Struct
 
-from collector.drill.scaling import scaled_alertmanager, scaled_rules
+from collector.drill.scaling import scaled_alertmanager, scaled_rules, told_at
 from collector.programs import running
 
 START = 40.0  # seconds that a program has to answer
 PATIENCE = 15.0  # seconds that a program has to end
 POLL = 0.5
-SCRAPE = "500ms"
 MOST_DELIVERIES = 100_000
 GHOSTS = (
     "# TYPE layer_tbr_errors_per_min gauge\nlayer_tbr_errors_per_min 0\n# TYPE ro_full_ratio gauge\nro_full_ratio 0\n"
@@ -55,6 +54,37 @@ class Seen(Struct):
     labels: dict[str, str]
     first: float
     last: float
+
+
+class Tempo(Struct, frozen=True):
+    """How fast time goes: durations for Prometheus, what becomes of rules and routes, and seconds of an alert.
+
+    `warm` is the least time of good traffic before a fault, `limit` the most that an alert may take from it,
+    `at_once` how many alerts are tried side by side.
+    """
+
+    scrape: str
+    evaluation: str
+    resend: str
+    rules: Callable[[Any], Any]
+    routes: Callable[[Any], Any]
+    warm: float
+    limit: float
+    at_once: int
+
+
+SHORTENED = Tempo("500ms", "1s", "1s", scaled_rules, scaled_alertmanager, warm=0.0, limit=75.0, at_once=5)
+
+
+class Alerting(Struct, frozen=True):
+    """What Prometheus sends: `labels` of every alert, and to whom besides the drill's own Alertmanager.
+
+    `besides` are entries of `alerting.alertmanagers`; the alerts named in `unsent` go to nobody.
+    """
+
+    labels: dict[str, str] = {}
+    besides: tuple[dict[str, Any], ...] = ()
+    unsent: tuple[str, ...] = ()
 
 
 def shipped_alerts() -> Path:
@@ -151,14 +181,23 @@ def _children(parent: int, module: str) -> list[int]:
 
 
 class Watch:
-    """Prometheus and Alertmanager with shortened times, what fires, and what was delivered."""
+    """Prometheus and Alertmanager, what fires, and what was delivered."""
 
-    def __init__(self, directory: Path, session: aiohttp.ClientSession, targets: Sequence[str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        session: aiohttp.ClientSession,
+        targets: Sequence[str],
+        tempo: Tempo,
+        alerting: Alerting,
+    ) -> None:
         self.deliveries: list[Delivery] = []
         self.seen: dict[tuple[tuple[str, str], ...], Seen] = {}
         self.ghosts, self._receiver = reserved(), reserved()
         self._session = session
         self._directory = directory
+        self._tempo = tempo
+        self._alerting = alerting
         self._prometheus, self._alertmanager = free_port(), free_port()
         self.state_targets(targets)
         self._write()
@@ -172,16 +211,27 @@ class Watch:
     def _write(self) -> None:
         shipped = shipped_alerts()
         rules = yaml.safe_load((shipped / "semhealth.rules.yml").read_text(encoding="utf-8"))
-        (self._directory / "semhealth.rules.yml").write_text(yaml.safe_dump(scaled_rules(rules), width=10_000))
+        (self._directory / "semhealth.rules.yml").write_text(yaml.safe_dump(self._tempo.rules(rules), width=10_000))
         routes = yaml.safe_load((shipped / "alertmanager.yml").read_text(encoding="utf-8"))
-        told = scaled_alertmanager(routes, f"http://127.0.0.1:{port_of(self._receiver)}")
+        told = told_at(self._tempo.routes(routes), f"http://127.0.0.1:{port_of(self._receiver)}")
         (self._directory / "alertmanager.yml").write_text(yaml.safe_dump(told))
         shutil.copy(shipped / "semhealth.tmpl", self._directory)
         config = {
-            "global": {"scrape_interval": SCRAPE, "scrape_timeout": SCRAPE, "evaluation_interval": "1s"},
+            "global": {
+                "scrape_interval": self._tempo.scrape,
+                "scrape_timeout": self._tempo.scrape,
+                "evaluation_interval": self._tempo.evaluation,
+                "external_labels": self._alerting.labels,
+            },
             "rule_files": ["semhealth.rules.yml"],
             "alerting": {
-                "alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{self._alertmanager}"]}]}]
+                "alert_relabel_configs": [
+                    {"source_labels": ["alertname"], "regex": name, "action": "drop"} for name in self._alerting.unsent
+                ],
+                "alertmanagers": [
+                    {"static_configs": [{"targets": [f"127.0.0.1:{self._alertmanager}"]}]},
+                    *self._alerting.besides,
+                ],
             },
             "scrape_configs": [
                 {"job_name": "semhealth",
@@ -208,7 +258,8 @@ class Watch:
             await self._ready(self._alertmanager, "alertmanager")
             await stack.enter_async_context(running(
                 (prometheus, f"--config.file={here / 'prometheus.yml'}", f"--storage.tsdb.path={here / 'data'}",
-                 f"--web.listen-address=127.0.0.1:{self._prometheus}", "--rules.alert.resend-delay=1s"),
+                 f"--web.listen-address=127.0.0.1:{self._prometheus}",
+                 f"--rules.alert.resend-delay={self._tempo.resend}"),
                 log=here / "prometheus.log",
             ))  # fmt: skip
             await self._ready(self._prometheus, "prometheus")

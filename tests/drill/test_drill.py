@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from bench import paging
 from collector.cli import main
 from collector.drill.drill import Outcome, Quiet, Report, chosen, table
 from collector.drill.faults import FAULTS
 from collector.drill.stage import LEGACY_NAMES, DrillError, binaries
 from collector.simulator.faults import FAULT_NAMES
 
-from ..shipped.files import PROMETHEUS, alerts, read_yaml  # noqa: TID252 - the root is not on the path
+from ..shipped.files import ALERTMANAGER, PROMETHEUS, RULES, alerts, read_yaml  # noqa: TID252 - the root is not on the path
 
 
 def test_every_alert_has_a_fault_and_every_fault_an_alert() -> None:
@@ -55,6 +56,23 @@ def test_a_report_is_good_only_where_all_arrived_and_quiet_was_quiet() -> None:
     assert "4.2" in said
     assert "NO" in said
     assert "nothing fired" in said
+
+
+def test_paging_is_measured_with_nothing_shortened() -> None:
+    times = paging.as_shipped()
+    stated = read_yaml(PROMETHEUS)["global"]
+    assert (times.scrape, times.evaluation) == (stated["scrape_interval"], stated["evaluation_interval"])
+    assert times.rules(read_yaml(RULES)) == read_yaml(RULES)
+    assert times.routes(read_yaml(ALERTMANAGER)) == read_yaml(ALERTMANAGER)
+    assert paging.critical() == [name for name, rule in alerts().items() if rule["labels"]["severity"] == "critical"]
+    # 5 minutes with three bad tenths are 90 s of a fault, and 30 minutes with a tenth must not be there before.
+    assert 90.0 / (times.warm + 90.0) < 0.1
+
+
+def test_a_page_that_is_late_or_never_came_is_said_so() -> None:
+    soon, late, never = (Outcome(True, took is not None, took, ()) for took in (101.4, 181.0, None))
+    said = paging.table(Report({"Never": never, "Late": late, "Soon": soon}, Quiet(0.0, ()))).splitlines()
+    assert said[2:] == ["| Soon | 101 | yes |", "| Late | 181 | NO |", "| Never | never | NO |"]
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from collector.drill.scaling import (
     scaled_rules,
     scaled_seconds,
     seconds_of,
+    told_at,
 )
 
 from ..shipped.files import ALERTMANAGER, RULES, read_yaml, rules  # noqa: TID252 - the root is not on the path
@@ -97,7 +98,7 @@ def test_scaled_rules_differ_in_times_alone() -> None:
 
 def test_alertmanager_keeps_its_routes_and_inhibitions_and_tells_one_receiver() -> None:
     before = read_yaml(ALERTMANAGER)
-    after = scaled_alertmanager(before, "http://127.0.0.1:1")
+    after = told_at(scaled_alertmanager(before), "http://127.0.0.1:1")
     assert after["inhibit_rules"] == before["inhibit_rules"]
     assert [each["name"] for each in after["receivers"]] == [each["name"] for each in before["receivers"]]
     assert {key for each in after["receivers"] for key in each} == {"name", "webhook_configs"}

@@ -18,6 +18,7 @@ TEMPLATE = ROOT / "alerts" / "semhealth.tmpl"
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 PROMETHEUS = ROOT / "deploy" / "prometheus.yml"
 COMPOSE = ROOT / "docker-compose.yml"
+KUBERNETES = ROOT / "deploy" / "kubernetes"
 
 
 def read_yaml(path: Path) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,17 @@ from collector.cli import _parser
 from collector.config import Settings, parse_address
 from collector.config_file import VARIABLES
 from collector.simulator.faults import FAULT_NAMES
+from tools import build_prometheus_rule
 
-from .files import COMPOSE, PROMETHEUS, ROOT, RULES, read_yaml
+from .files import COMPOSE, DASHBOARDS, KUBERNETES, PROMETHEUS, ROOT, RULES, read_yaml
 from .test_rules import run
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
-KUBERNETES = ROOT / "deploy" / "kubernetes"
+COLLECTOR = ROOT / "deploy" / "otel-collector.yml"
 SERVICES: dict[str, dict[str, Any]] = read_yaml(COMPOSE)["services"]
 PROVISIONING = ROOT / "dashboards" / "provisioning"
 OURS = {"semhealth", "simulator", "traffic"}
+ADMIN_PORT = parse_address(Settings().admin)[1]
 
 
 def test_promtool_takes_the_prometheus_configuration_with_its_rules(
@@ -40,10 +43,44 @@ def test_promtool_takes_the_prometheus_configuration_with_its_rules(
 def test_prometheus_scrapes_the_sidecar_under_the_job_that_rules_and_dashboard_know() -> None:
     jobs = {each["job_name"]: each for each in read_yaml(PROMETHEUS)["scrape_configs"]}
     [target] = jobs["semhealth"]["static_configs"][0]["targets"]
-    assert target == f"semhealth:{parse_address(Settings().admin)[1]}"
+    assert target == f"semhealth:{ADMIN_PORT}"
     assert 'up{job="semhealth"}' in RULES.read_text(encoding="utf-8")
     [endpoint] = read_yaml(KUBERNETES / "podmonitor.yaml")["spec"]["podMetricsEndpoints"]
     assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "semhealth"}]
+
+
+def test_prometheus_scrapes_only_what_the_stack_starts_and_sends_alerts_to_its_alertmanager() -> None:
+    settings = read_yaml(PROMETHEUS)
+    targets = [
+        target
+        for job in settings["scrape_configs"]
+        for targets in job["static_configs"]
+        for target in targets["targets"]
+    ]
+    hosts = {target.split(":")[0] for target in targets}
+    assert hosts == {"semhealth", "localhost", "alertmanager", "otel-collector"}
+    assert hosts - {"localhost"} <= SERVICES.keys()
+    assert "localhost:9090" in targets
+    [alertmanager] = settings["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
+    assert alertmanager in targets
+    assert f"127.0.0.1:{alertmanager.split(':')[1]}:9093" in SERVICES["alertmanager"]["ports"]
+
+
+@pytest.mark.parametrize(
+    ("reported", "called"),
+    [
+        ("semantic_validity", "legacy_layer_semantic_validity"),
+        ("layer_semantic_validity", "legacy_layer_semantic_validity"),
+        ("legacy_layer_semantic_validity", "legacy_layer_semantic_validity"),
+    ],
+)
+def test_what_a_retired_layer_reports_is_called_so_once(reported: str, called: str) -> None:
+    jobs = {each["job_name"]: each for each in read_yaml(PROMETHEUS)["scrape_configs"]}
+    [rule] = jobs["legacy-layer"]["metric_relabel_configs"]
+    assert rule["source_labels"] == [rule["target_label"]] == ["__name__"]
+    renamed = re.fullmatch(rule["regex"], reported)  # Prometheus anchors the expression, too
+    assert renamed is not None
+    assert renamed.expand(rule["replacement"].replace("$", "\\")) == called
 
 
 # ---------------------------------------------------------------- the image
@@ -69,6 +106,16 @@ def test_the_image_runs_as_nobody_in_particular_and_says_when_it_is_well() -> No
     assert _parser().parse_args(["health"]).command == "health"
 
 
+def test_the_extras_of_the_image_exist_and_reach_pip() -> None:
+    text = DOCKERFILE.read_text(encoding="utf-8")
+    [extras] = re.findall(r"^ARG EXTRAS=(.*)$", text, re.MULTILINE)
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(extras.split(",")) <= offered.keys()
+    build, image = text.split("FROM python", 2)[1:]
+    assert "${EXTRAS:+[$EXTRAS]}" in build
+    assert "ARG" not in image, "what is given to pip stays in the stage that is thrown away"
+
+
 # ---------------------------------------------------------------- Compose
 
 
@@ -89,6 +136,19 @@ def test_ports_are_published_on_loopback_only_and_images_are_pinned() -> None:
         assert re.search(r":v?\d+\.\d+\.\d+$", service["image"]) or name in OURS
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["read_only"] is True
+        assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
+
+
+def test_every_service_says_how_it_is_asked_for_its_health_or_cannot() -> None:
+    asked = {name: service.get("healthcheck") for name, service in SERVICES.items()}
+    assert asked.pop("semhealth") is None  # that of its image
+    cannot = {name for name, check in asked.items() if check == {"disable": True}}
+    assert cannot == {"traffic", "otel-collector"}
+    for name in asked.keys() - cannot:
+        port = re.search(r"(?:127\.0\.0\.1:|'127\.0\.0\.1', )(\d+)", str(asked[name]["test"]))
+        assert port is not None, name
+        assert any(published.endswith(f":{port.group(1)}") for published in SERVICES[name]["ports"])
 
 
 def test_grafana_has_no_password_to_guess() -> None:
@@ -136,6 +196,47 @@ def test_the_sidecar_is_told_only_what_it_understands() -> None:
     assert {name for name, _ in faults} <= set(FAULT_NAMES)
 
 
+# ---------------------------------------------------------------- the OpenTelemetry Collector
+
+
+def test_the_pipelines_of_the_collector_name_what_is_defined_and_all_of_it() -> None:
+    settings = read_yaml(COLLECTOR)
+    service = settings["service"]
+    for kind in ("receivers", "processors", "exporters"):
+        named = {name for pipeline in service["pipelines"].values() for name in pipeline[kind]}
+        assert named == settings[kind].keys(), kind
+    assert set(service["extensions"]) == settings["extensions"].keys()
+    assert set(service["pipelines"]) == set(Settings().exporters.otlp.signals)
+    for pipeline in service["pipelines"].values():
+        assert pipeline["processors"][0] == "memory_limiter"
+
+
+def test_the_sidecar_prometheus_and_the_published_ports_reach_the_collector() -> None:
+    settings = read_yaml(COLLECTOR)
+    protocols = settings["receivers"]["otlp"]["protocols"]
+    ports = {name: parse_address(protocols[name]["endpoint"]) for name in protocols}
+    ports["health"] = parse_address(settings["extensions"]["health_check"]["endpoint"])
+    assert {host for host, _ in ports.values()} == {"0.0.0.0"}
+    published = {f"127.0.0.1:{port}:{port}" for _, port in ports.values()}
+    assert set(SERVICES["otel-collector"]["ports"]) == published
+    endpoint = SERVICES["semhealth"]["environment"]["SEMHEALTH_OTLP_ENDPOINT"]
+    assert endpoint == f"${{SEMHEALTH_OTLP_ENDPOINT:-http://otel-collector:{ports['http'][1]}}}"
+    [reader] = settings["service"]["telemetry"]["metrics"]["readers"]
+    own = reader["pull"]["exporter"]["prometheus"]
+    jobs = {each["job_name"]: each for each in read_yaml(PROMETHEUS)["scrape_configs"]}
+    assert own["host"] == "0.0.0.0"
+    assert jobs["otel-collector"]["static_configs"][0]["targets"] == [f"otel-collector:{own['port']}"]
+
+
+def test_the_collector_is_started_with_the_file_that_is_mounted() -> None:
+    service = SERVICES["otel-collector"]
+    [volume] = service["volumes"]
+    source, target, mode = volume.split(":")
+    assert (ROOT / source).resolve() == COLLECTOR
+    assert mode == "ro"
+    assert service["command"] == [f"--config={target}"]
+
+
 @pytest.mark.parametrize("name", ["simulator", "traffic"])
 def test_the_modules_of_the_demonstration_take_their_arguments(name: str) -> None:
     python, *module = SERVICES[name]["entrypoint"]
@@ -179,6 +280,35 @@ def test_port_names_are_such_as_kubernetes_takes_and_selectors_find_the_pod() ->
     assert endpoint["port"] in ports
     [for_prometheus] = [rule for rule in policy["ingress"] if "from" in rule]
     assert [port["port"] for port in for_prometheus["ports"]] == [ports["sh-admin"]]
+
+
+def test_the_prometheus_rule_holds_the_rules_and_is_current() -> None:
+    made = read_yaml(build_prometheus_rule.OBJECT)
+    assert made["spec"] == read_yaml(RULES)
+    assert build_prometheus_rule.main(["--check"]) == 0
+
+
+def test_a_prometheus_rule_that_is_out_of_date_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "prometheusrule.yaml"
+    old.write_text("spec: {}\n", encoding="utf-8")
+    monkeypatch.setattr(build_prometheus_rule, "OBJECT", old)
+    assert build_prometheus_rule.main(["--check"]) == 1
+    assert "out of date" in capsys.readouterr().err
+    assert old.read_text(encoding="utf-8") == "spec: {}\n"
+    assert build_prometheus_rule.main([]) == 0
+    assert read_yaml(old)["spec"] == read_yaml(RULES)
+
+
+def test_every_dashboard_gets_a_config_map_that_grafana_and_kubectl_take() -> None:
+    settings = read_yaml(ROOT / "dashboards" / "kustomization.yaml")
+    maps = {each["name"]: each["files"] for each in settings["configMapGenerator"]}
+    assert maps == {path.stem: [path.name] for path in DASHBOARDS}
+    assert settings["generatorOptions"]["labels"] == {"grafana_dashboard": "1"}
+    for path in DASHBOARDS:
+        # `kubectl apply` keeps the whole object in an annotation, and annotations have 256 KiB in all.
+        assert path.stat().st_size < 200_000
 
 
 @pytest.mark.parametrize("path", sorted(KUBERNETES.glob("*.yaml")), ids=lambda path: path.name)
