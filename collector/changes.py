@@ -64,8 +64,8 @@ def for_workers(settings: Settings) -> bytes:
     )  # fmt: skip
     rest = replace(
         settings, upstream=None, routes=routes, admin="", admin_auth=AdminAuth(), admin_tls=AdminTls(),
-        label_headers={}, analysis=Analysis(), embedder=EmbedderSettings(), validator=ValidatorSettings(), exporters=Exporters(),
-        privacy=Privacy(), findings=FindingSettings(), objective_profile="none", prices=None,
+        label_headers={}, analysis=Analysis(), embedder=EmbedderSettings(), validator=ValidatorSettings(),
+        exporters=Exporters(), privacy=Privacy(), findings=FindingSettings(), objective_profile="none", prices=None,
     )  # fmt: skip
     return msgspec.json.encode(rest)
 

@@ -9,6 +9,7 @@ import json
 import re
 import tracemalloc
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from collector.analyst.accumulate import digest_of
 from collector.analyst.answer import Limits
 from collector.analyst.fold import ExchangeFold, RouteFacts, Rules
 from collector.app import DIALECTS
-from collector.config import Analysis
+from collector.config import Analysis, Settings
 from collector.dialects.decoding import MAX_NESTED, MAX_VALUES, Decoder, UnreadableError, read_json
 from collector.dialects.gemini import MAX_ARGUMENT_CHARS, MAX_OPEN
 from collector.model import MAX_CALLS, MAX_CHOICES, BytesSeen, Exchange, ExchangeEnded, RequestSeen, ResponseSeen
@@ -280,7 +281,7 @@ def test_a_request_takes_time_by_the_byte(name: str) -> None:
 # ---------------------------------------------------------------- what is written of it
 
 PAGE = ROOT / "docs" / "limits.md"
-ROOMS = ("wire", "dialects", "signals", "analyst")
+ROOMS = ("wire", "dialects", "signals", "analyst", "proxy")
 UNITS = {"": 1, "KiB": KiB, "MiB": MiB, "GiB": 1024 * MiB}
 
 
@@ -292,7 +293,7 @@ def rows() -> dict[str, int]:
         if len(cells) == 4 and (named := re.fullmatch(r"`([\w.]+)`", cells[2])):
             amount = re.match(r"([\d,.]+)(?: (KiB|MiB|GiB))?", cells[1])
             assert amount is not None, line
-            found[named[1]] = int(float(amount[1].replace(",", "")) * UNITS[amount[2] or ""])
+            found[named[1]] = int(Decimal(amount[1].replace(",", "")) * UNITS[amount[2] or ""])
     return found
 
 
@@ -319,6 +320,16 @@ def test_the_page_has_every_bound_with_its_value() -> None:
     for name in told.keys() - constants().keys():  # such as are not called MAX_…
         module, _, constant = name.rpartition(".")
         assert getattr(importlib.import_module(f"collector.{module}"), constant) == told[name]
+
+
+def test_settings_named_on_the_page_have_the_defaults_that_it_says() -> None:
+    named = re.findall(r"^\|[^|]*\| ([\d,]+)(?: (KiB|MiB))? \| setting `([\w.]+)` \|", PAGE.read_text(), re.MULTILINE)
+    assert len(named) >= 8
+    for amount, unit, path in named:
+        value: Any = Settings()
+        for name in path.split("."):
+            value = getattr(value, name)
+        assert value == int(amount.replace(",", "")) * UNITS[unit], path
 
 
 def test_the_page_has_every_setting_with_its_default() -> None:
