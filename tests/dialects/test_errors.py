@@ -63,6 +63,11 @@ def test_a_code_that_is_a_status_stands_for_one() -> None:
     assert wire_error(ErrorBody(code=20012)).kind == "unclassified"
 
 
+@pytest.mark.parametrize("name", ["InvalidSignatureException", "IncompleteSignatureException"])
+def test_a_signature_that_aws_refuses_is_a_matter_of_who_asks(name: str) -> None:
+    assert kind_of(403, name) == "auth"
+
+
 def test_text_is_no_identifier() -> None:
     secret = "pat@example.test asked for acct_42"
     told = error_of_body(

@@ -175,7 +175,7 @@ def bedrock(base: str, request_id: str, **more: Any) -> Any:
 
     settings: dict[str, Any] = {
         "aws_access_key_id": "AKIASIMULATED",
-        "aws_secret_access_key": "simulated",
+        "aws_secret_access_key": "simulated-secret-key",
         "config": Config(retries={"total_max_attempts": 1}),
     }
     client = boto3.client("bedrock-runtime", endpoint_url=base, region_name="us-east-1", **(settings | more))

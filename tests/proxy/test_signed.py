@@ -31,6 +31,8 @@ class Bedrock:
     def __init__(self) -> None:
         self.got: list[tuple[bytes, bytes]] = []
         self.arrived = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.closes_after = 0  # the number of a request after which the connection is closed, without a word
 
     async def __call__(self, peer: Any) -> None:
@@ -39,6 +41,7 @@ class Bedrock:
             self.arrived.set()
             check(head, body)
             self.got.append((head, body))
+            await self.may_answer.wait()
             await peer.send(OK)
             if len(self.got) == self.closes_after:
                 return
@@ -88,6 +91,16 @@ async def test_a_request_is_held_until_its_last_byte(side: Any, bedrock: Bedrock
     assert await peer.exactly(2 * len(OK)) == OK + OK
     assert [body for _, body in bedrock.got] == [b"abcdef", b"g"]
     assert side.worker.plane.held == 0
+
+
+async def test_nothing_is_held_while_the_upstream_thinks(side: Any, bedrock: Bedrock) -> None:
+    bedrock.may_answer.clear()
+    peer = await side.dial()
+    await peer.send(HEAD % (b"", 1000) + bytes(1000))
+    await asyncio.wait_for(bedrock.arrived.wait(), side.PATIENCE)
+    assert (side.worker.plane.in_flight, side.worker.plane.held) == (1, 0)
+    bedrock.may_answer.set()
+    assert await peer.exactly(len(OK)) == OK
 
 
 async def test_the_time_that_the_client_takes_is_not_the_sidecars(side: Any, bedrock: Bedrock) -> None:
