@@ -106,14 +106,17 @@ def playing(directory: Path, seconds: float) -> Iterator[Scene]:
     if binary is None:
         raise RuntimeError("prometheus is not installed: apt-get install --no-install-recommends prometheus")
     with ExitStack() as stack:
-        port = {name: _free_port() for name in ("api", "listen", "admin", "prometheus")}
+        port = {name: _free_port() for name in ("api", "listen", "admin", "prometheus", "remote", "remote_admin")}
         odd = stack.enter_context(_serving(_Odd))
         ghosts = stack.enter_context(_serving(_Ghosts))
         stack.enter_context(_running(_module("collector.simulator.api", *_api_arguments(port["api"])), directory))
         config = _configuration(directory, port, odd)
         sidecar = stack.enter_context(_running(_module("collector.cli", "run", "--config", str(config)), directory))
-        _wait(f"http://127.0.0.1:{port['admin']}/readyz")
-        scraping = _scraping(directory, {"semhealth": port["admin"], "legacy-layer": ghosts})
+        remote = _remote_configuration(directory, port, stack.enter_context(_serving(_Embeddings)))
+        stack.enter_context(_running(_module("collector.cli", "run", "--config", str(remote)), directory))
+        for admin in ("admin", "remote_admin"):
+            _wait(f"http://127.0.0.1:{port[admin]}/readyz")
+        scraping = _scraping(directory, {"semhealth": (port["admin"], port["remote_admin"]), "legacy-layer": (ghosts,)})
         prometheus = f"127.0.0.1:{port['prometheus']}"
         stack.enter_context(
             _running(
@@ -124,7 +127,10 @@ def playing(directory: Path, seconds: float) -> Iterator[Scene]:
         _wait(f"http://{prometheus}/-/ready")
         time.sleep(2 * SCRAPE)  # so that counters are seen before they grow
         began = time.time()
-        _play(f"127.0.0.1:{port['listen']}", f"http://127.0.0.1:{port['api']}", sidecar.pid, seconds, directory)
+        api, remote_base = f"http://127.0.0.1:{port['api']}", f"http://127.0.0.1:{port['remote']}"
+        traffic = _module("collector.simulator.traffic", "--base", remote_base, "--faults-from", api, "--rate", "1")
+        with _running(traffic, directory):
+            _play(f"127.0.0.1:{port['listen']}", api, sidecar.pid, seconds, directory)
         yield Scene(prometheus, began, time.time())
 
 
@@ -229,6 +235,24 @@ class _Odd(BaseHTTPRequestHandler):
         pass
 
 
+class _Embeddings(BaseHTTPRequestHandler):
+    """A server of embeddings that tells their length and that it is ready, and then fails at its work."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+        is_probe = all(text == "dimensions" or text.startswith("ready?") for text in asked)
+        data = [{"index": i, "object": "embedding", "embedding": [1.0] * 512} for i in range(len(asked))]
+        body = json.dumps({"object": "list", "model": "m", "data": data if is_probe else []}).encode()
+        self.send_response(200 if is_probe else 500)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 class _Ghosts(BaseHTTPRequestHandler):
     """What a retired layer's exporter still says, as it is renamed when it is scraped (R22)."""
 
@@ -274,17 +298,39 @@ def _configuration(directory: Path, port: Mapping[str, int], odd: int) -> Path:
     return config
 
 
+def _remote_configuration(directory: Path, port: Mapping[str, int], embeddings: int) -> Path:
+    """Of a second instance, whose embedder is a server that fails."""
+    config = directory / "remote.yaml"
+    settings = {
+        "listen": f"127.0.0.1:{port['remote']}",
+        "admin": f"127.0.0.1:{port['remote_admin']}",
+        "log_level": "error",
+        "routes": [{"name": "remote", "prefix": "/", "upstream": f"http://127.0.0.1:{port['api']}"}],
+        "embedder": {
+            "kind": "http",
+            "http": {
+                "url": f"http://127.0.0.1:{embeddings}/v1/embeddings",
+                "model": "m",
+                "calibrated_as": "use-multilingual-3@3",
+            },
+        },
+    }
+    config.write_text(yaml.safe_dump(settings))
+    return config
+
+
 def _api_arguments(port: int) -> list[str]:
     faults = [part for name, share in FAULTS.items() for part in ("--fault", f"{name}={share}")]
     return ["--listen", f"127.0.0.1:{port}", "--first-token", "0.2", "--gap", "0.01", *faults]
 
 
-def _scraping(directory: Path, jobs: Mapping[str, int]) -> Path:
+def _scraping(directory: Path, jobs: Mapping[str, Sequence[int]]) -> Path:
     path = directory / "prometheus.yml"
     configuration = {
         "global": {"scrape_interval": f"{SCRAPE:g}s", "scrape_timeout": f"{SCRAPE:g}s"},
         "scrape_configs": [
-            {"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]} for job, port in jobs.items()
+            {"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}]}
+            for job, ports in jobs.items()
         ],
     }
     path.write_text(yaml.safe_dump(configuration))

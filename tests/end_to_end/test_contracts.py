@@ -127,7 +127,7 @@ def test_an_answer_that_takes_too_long_takes_no_other_along(
     # Nine thousand steps, each along a list of nine thousand: within the steps that CEL may take, and beyond the time.
     slow = "rules: [{name: slow, cel: 'output.all(each, each in output)'}]"
     texts = [json.dumps([str(number) for number in range(9000)]), '["1"]']
-    sidecar = start(*configured(tmp_path, upstream(answering(texts)), slow), "--set", "validator.timeout=100ms")
+    sidecar = start(*configured(tmp_path, upstream(answering(texts)), slow), "--set", "validator.timeout=250ms")
     for _ in texts:
         assert call(f"{sidecar.base}/v1/chat/completions", BODY).status == 200
     wait_until(lambda: len(sidecar.logged()) == 2, "both are recorded")
