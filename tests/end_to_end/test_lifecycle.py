@@ -21,7 +21,7 @@ from .conftest import ROOT, Answer, Script, Sidecar, Simulator, Upstream, call, 
 from .load import requests
 
 ANALYST = "collector.app"
-READY = 20.0  # seconds; half a one on a machine that does nothing else
+READY = 20.0  # seconds; the promise is 2 on a machine that is not busy
 CHAT = "/v1/chat/completions"
 
 
