@@ -534,9 +534,13 @@ class Simulation:
 
     async def clear_faults(self, request: web.Request) -> web.StreamResponse:
         try:
-            self.board.clear(request.match_info.get("fault", request.query.get("fault")))
+            cleared = request.match_info.get("fault", request.query.get("fault"))
+            self.board.clear(cleared)
         except FaultError as error:
             return web.json_response({"error": {"message": str(error)}}, status=400)
+        if cleared in {None, "drain"}:
+            for buckets in self._buckets.values():
+                buckets.refill()
         return web.json_response(self.board.described())
 
 

@@ -47,6 +47,10 @@ class Bucket:
         self._fill(now)
         self._level = max(0.0, self._level - amount)
 
+    def refill(self) -> None:
+        """Make it full at once."""
+        self._level = float(self.limit)
+
     def allowance(self, now: float) -> Allowance:
         self._fill(now)
         return Allowance(self.limit, int(self._level), (self.limit - self._level) * 60 / self.limit)
@@ -84,6 +88,10 @@ class Buckets:
     def drain(self, share: float) -> None:
         """Take this share of the allowance of requests."""
         self.requests.take(share * self.requests.limit, self._clock())
+
+    def refill(self) -> None:
+        """Give back what was drained."""
+        self.requests.refill()
 
     def allowances(self) -> tuple[Allowance, Allowance, Allowance]:
         """Of requests, input tokens and output tokens."""

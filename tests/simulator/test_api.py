@@ -453,3 +453,18 @@ def test_a_taken_port_is_one_clear_sentence():
     assert process.returncode == 1
     assert out == ""
     assert error == f"simulated LLM API: cannot listen on {address}: Address already in use\n"
+
+
+async def test_what_was_drained_is_given_back_when_the_fault_is_switched_off(serve):
+    async with serve("drain") as base, aiohttp.ClientSession() as session:
+
+        async def left() -> int:
+            async with session.post(f"{base}/v1/chat/completions", json=CHAT) as response:
+                await response.read()
+                return int(response.headers["x-ratelimit-remaining-requests"])
+
+        most = await left()
+        assert (await left()) < most
+        async with session.delete(f"{base}/-/faults") as response:
+            assert response.status == 200
+        assert await left() > most
