@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -135,6 +136,9 @@ decode_acknowledged: Callable[[bytes | memoryview], Acknowledged] = msgspec.msgp
 # ---------------------------------------------------------------- heads
 
 
+_name_of: Callable[[tuple[str, str]], str] = itemgetter(0)
+
+
 class Headers(Struct, frozen=True):
     """Header lines in order. Names are lower-cased; values are stripped text (latin-1 when not UTF-8)."""
 
@@ -144,7 +148,7 @@ class Headers(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "firsts", dict(reversed(self.lines)))
-        msgspec.structs.force_setattr(self, "names", tuple([name for name, _ in self.lines]))
+        msgspec.structs.force_setattr(self, "names", tuple(map(_name_of, self.lines)))
 
     def first(self, name: str) -> str | None:
         """The first value of a lower-case name, or None."""
@@ -684,9 +688,15 @@ class Reading(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Exporter(Protocol):
-    """`trace_id` is of the sampled trace that the reading comes from, for exemplars."""
+    """`trace_id` is of the sampled trace that readings come from, for exemplars.
+
+    `record_all` takes readings of one moment; `extra` are the values of the configured labels of them all.
+    """
 
     def record(self, reading: Reading, trace_id: str | None = None) -> None: ...
+    def record_all(
+        self, readings: Iterable[Reading], extra: tuple[str, ...] = (), trace_id: str | None = None
+    ) -> None: ...
 
 
 class EmbeddingModel(Struct, frozen=True, array_like=True):

@@ -49,8 +49,10 @@ RESET = "semantic_health_rate_limit_reset_timestamp_seconds"
 DROPPED = "semantic_health_readings_dropped_total"
 OVERFLOW = "semantic_health_label_overflow_total"
 
-Take = Callable[[float, str | None], None]  # a value, and the trace that it comes from
 Values = tuple[str, ...]
+At = tuple[float, float]  # monotonic and Unix seconds at which a reading is taken
+Take = Callable[[float, str | None, At], None]  # a value, the trace that it comes from, and when
+Takers = dict[tuple[str, Values], Take]  # by metric and labels, as readings say them
 
 
 class PrometheusExporter:
@@ -69,6 +71,7 @@ class PrometheusExporter:
             raise ValueError(f"window: expected seconds above 0, got {window!r}")
         self.registry = CollectorRegistry()
         self.started = clock.wall()  # Unix seconds: every counter was 0 then
+        self._clock = clock
         self._lock = threading.RLock()  # around what is not a known series
         self._extra = tuple(Label(name, "configured label", bound=EXTRA_BOUND) for name in extra_labels)
         self._resets: dict[Values, float] = {}  # when each rate limit is full again; bounded by the series
@@ -77,7 +80,7 @@ class PrometheusExporter:
         self._related = {name: tuple(self._counters_beside(family)) for name, family in self._families.items()}
         self._known: dict[str, set[str]] = {}  # values kept of each open label, bounded by Label.bound
         self._series: dict[tuple[str, Values], Take] = {}  # by what is exported; bounded by max_series
-        self._takers: dict[tuple[str, Values, Values], Take] = {}  # by what readings say; twice max_series at most
+        self._takers: dict[Values, Takers] = {}  # by the values of configured labels; twice max_series in all at most
         self._zeroed: set[tuple[str, Values]] = set()  # bounded by the series that caused them
         self._count = 0
         self._max_series = max_series
@@ -96,11 +99,19 @@ class PrometheusExporter:
 
         `trace_id` becomes an exemplar of the metrics that have some; give only such as are sampled.
         """
-        take = self._takers.get((reading.metric, reading.labels, reading.extra))
-        if take is not None and 0.0 <= reading.value <= LARGEST:
-            take(reading.value, trace_id)
-        else:
-            self._record_with_care(reading, trace_id)
+        self.record_all((reading,), reading.extra, trace_id)
+
+    def record_all(self, readings: Iterable[Reading], extra: Values = (), trace_id: str | None = None) -> None:
+        """Take readings of one moment, each as `record` does, with `extra` as the values of the configured labels."""
+        takers = self._takers.get(extra, {})
+        at = (self._clock.monotonic(), self._clock.wall())
+        for reading in readings:
+            value = reading.value
+            take = takers.get((reading.metric, reading.labels))
+            if take is not None and 0.0 <= value <= LARGEST:
+                take(value, trace_id, at)
+            else:
+                self._record_with_care(reading, extra, trace_id, at)
 
     def add(self, metric: str, amount: float = 1.0, labels: tuple[str, ...] = ()) -> None:
         """Record one reading, for counts that no exchange brings."""
@@ -122,20 +133,20 @@ class PrometheusExporter:
 
     # ------------------------------------------------------------ readings of series not met before
 
-    def _record_with_care(self, reading: Reading, trace_id: str | None) -> None:
+    def _record_with_care(self, reading: Reading, extra: Values, trace_id: str | None, at: At) -> None:
         with self._lock:
             family = self._families.get(reading.metric)
             if family is None:
-                self._count_one(DROPPED, OTHER)
+                self._count_one(DROPPED, OTHER, at)
                 return
             fits = family.lowest <= reading.value <= LARGEST and len(reading.labels) == len(family.metric.labels)
-            take = self._admit(family, reading.labels, reading.extra) if fits else None
+            take = self._admit(family, reading.labels, extra, at) if fits else None
             if take is None:
-                self._count_one(DROPPED, reading.metric)
+                self._count_one(DROPPED, reading.metric, at)
             else:
-                take(reading.value, trace_id)
+                take(reading.value, trace_id, at)
 
-    def _admit(self, family: _Family, labels: Values, extra: Values) -> Take | None:
+    def _admit(self, family: _Family, labels: Values, extra: Values, at: At) -> Take | None:
         """The series of these labels, made when new; None when there is no room."""
         name = family.metric.name
         given = extra if family.has_extra else ()
@@ -153,10 +164,10 @@ class PrometheusExporter:
             if take is None and self._count + family.cost <= self._max_series:
                 take = self._create(family, bounded)
         if take is None or bounded != cleaned:
-            self._count_one(OVERFLOW, name)
+            self._count_one(OVERFLOW, name, at)
         elif cleaned == said and extra in ((), padded):
             # Only what the label sets bound is remembered: raw values have no end.
-            self._takers[name, labels, extra] = take
+            self._takers.setdefault(extra, {})[name, labels] = take
         return take
 
     def _bound(self, rule: Label, value: str) -> str:
@@ -202,11 +213,11 @@ class PrometheusExporter:
             if (family.metric.name, values) not in self._series and self._count + family.cost <= self._room:
                 self._create(family, values)
 
-    def _count_one(self, counter: str, label: str) -> None:
+    def _count_one(self, counter: str, label: str, at: At) -> None:
         take = self._series.get((counter, (label,)))
         if take is None:
             take = self._create(self._families[counter], (label,))  # as many as the catalogue has metrics
-        take(1.0, None)
+        take(1.0, None, at)
 
     # ------------------------------------------------------------ from the catalogue
 
@@ -217,9 +228,9 @@ class PrometheusExporter:
         source: _Source
         match metric.kind:
             case "counter":
-                source = _Counters(metric, names, clock)
+                source = _Counters(metric, names)
             case "histogram":
-                source = _Histograms(metric, names, clock)
+                source = _Histograms(metric, names)
             case "gauge":
                 source = _Gauges(metric, names, clock, self._resets if metric.name.startswith(RATE_LIMITS) else None)
             case "window_ratio" | "window_median":
@@ -237,9 +248,9 @@ class PrometheusExporter:
             if other.metric.kind == "counter" and other.has_extra and is_small and opens <= place.keys():
                 yield other, tuple(place.get(rule.name, -1) for rule in other.rules)
 
-    def _refuse(self, metric: str) -> None:
+    def _refuse(self, metric: str, at: At) -> None:
         with self._lock:
-            self._count_one(DROPPED, metric)
+            self._count_one(DROPPED, metric, at)
 
 
 def clean_label(value: str) -> str:
@@ -304,10 +315,9 @@ class _Counters:
     cost = 1
     lowest = 0.0
 
-    def __init__(self, metric: Metric, names: Values, clock: Clock) -> None:
+    def __init__(self, metric: Metric, names: Values) -> None:
         self._metric = metric
         self._names = names
-        self._wall = clock.wall if metric.exemplars else None
         self._heads = heads(self._new_family())
         self._totals: dict[Values, Total] = {}  # by admitted series
         self._prefixes: dict[Values, str] = {}
@@ -318,7 +328,7 @@ class _Counters:
 
     def series(self, labels: Values) -> Take:
         self._prefixes[labels] = prefix(self._metric.name, self._names, labels)
-        total = self._totals[labels] = Total(self._wall)
+        total = self._totals[labels] = Total(self._metric.exemplars)
         return total.add
 
     def collect(self) -> Iterable[Family]:
@@ -337,32 +347,31 @@ class _Counters:
 class Total:
     """A sum that grows. (prometheus-client's own takes three times as long to do so.)
 
-    With `wall`, which tells Unix seconds, it keeps the last reading above 0 that came with a trace as its exemplar.
+    Where it `has_exemplar`, it keeps the last reading above 0 that came with a trace.
     """
 
-    __slots__ = ("_lock", "_wall", "exemplar", "value")
+    __slots__ = ("_has_exemplar", "_lock", "exemplar", "value")
 
-    def __init__(self, wall: Callable[[], float] | None = None) -> None:
+    def __init__(self, has_exemplar: bool) -> None:
         self.value = 0.0
         self.exemplar: Exemplar | None = None
-        self._wall = wall
+        self._has_exemplar = has_exemplar
         self._lock = threading.Lock()
 
-    def add(self, value: float, trace_id: str | None = None) -> None:
+    def add(self, value: float, trace_id: str | None, at: At) -> None:
         with self._lock:
             self.value += value
-        if trace_id is not None and self._wall is not None and value > 0.0:
-            self.exemplar = Exemplar({TRACE_ID: trace_id}, value, self._wall())
+        if trace_id is not None and self._has_exemplar and value > 0.0:
+            self.exemplar = Exemplar({TRACE_ID: trace_id}, value, at[1])
 
 
 class _Histograms:
     lowest = 0.0
 
-    def __init__(self, metric: Metric, names: Values, clock: Clock) -> None:
+    def __init__(self, metric: Metric, names: Values) -> None:
         self.cost = len(metric.buckets) + 3  # +Inf, sum and count
         self._metric = metric
         self._names = names
-        self._wall = clock.wall if metric.exemplars else None
         self._bounds = tuple(metric.buckets)
         bounds = (*metric.buckets, math.inf)
         self._told = tuple(floatToGoString(bound) for bound in bounds)  # type: ignore[no-untyped-call] # theirs
@@ -381,7 +390,7 @@ class _Histograms:
             prefix(f"{name}_count", names, labels),
             prefix(f"{name}_sum", names, labels),
         )
-        spread = self._spreads[labels] = Spread(self._bounds, self._wall)
+        spread = self._spreads[labels] = Spread(self._bounds, self._metric.exemplars)
         return spread.add
 
     def collect(self) -> Iterable[Family]:
@@ -412,26 +421,26 @@ class _Histograms:
 class Spread:
     """How many readings lay in each bucket, the last one open, and their sum.
 
-    With `wall`, which tells Unix seconds, each bucket keeps its last reading that came with a trace as its exemplar.
+    Where it `has_exemplars`, each bucket keeps its last reading that came with a trace.
     """
 
-    __slots__ = ("_bounds", "_counts", "_lock", "_total", "_wall", "exemplars")
+    __slots__ = ("_bounds", "_counts", "_has_exemplars", "_lock", "_total", "exemplars")
 
-    def __init__(self, bounds: Sequence[float], wall: Callable[[], float] | None = None) -> None:
+    def __init__(self, bounds: Sequence[float], has_exemplars: bool) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
-        self._wall = wall
+        self._has_exemplars = has_exemplars
         self.exemplars: list[Exemplar | None] = [None] * (len(bounds) + 1)
         self._lock = threading.Lock()
 
-    def add(self, value: float, trace_id: str | None = None) -> None:
+    def add(self, value: float, trace_id: str | None, at: At) -> None:
         place = bisect_left(self._bounds, value)
         with self._lock:
             self._counts[place] += 1
             self._total += value
-        if trace_id is not None and self._wall is not None:
-            self.exemplars[place] = Exemplar({TRACE_ID: trace_id}, value, self._wall())
+        if trace_id is not None and self._has_exemplars:
+            self.exemplars[place] = Exemplar({TRACE_ID: trace_id}, value, at[1])
 
     def read(self) -> tuple[list[int], float]:
         """The counts, none of them cumulative, and the sum."""
@@ -455,8 +464,7 @@ class _Gauges:
         self._resets = resets
         self._heads = heads(self._new_family())
         self._prefixes: dict[Values, str] = {}
-        # Value, monotonic and Unix seconds, of each series that was admitted.
-        self._last: dict[Values, tuple[float, float, float]] = {}
+        self._last: dict[Values, tuple[float, At]] = {}  # by admitted series
 
     def _new_family(self) -> GaugeMetricFamily:
         metric = self._metric
@@ -464,11 +472,11 @@ class _Gauges:
 
     def series(self, labels: Values) -> Take:
         self._prefixes[labels] = prefix(self._metric.name, self._names, labels)
-        clock, last = self._clock, self._last
+        last = self._last
         resets = self._resets if self._metric.name == RESET else None
 
-        def take(value: float, _: str | None) -> None:
-            last[labels] = (value, clock.monotonic(), clock.wall())
+        def take(value: float, _: str | None, at: At) -> None:
+            last[labels] = (value, at)
             if resets is not None:
                 resets[labels] = value
 
@@ -476,7 +484,7 @@ class _Gauges:
 
     def _shown(self) -> Iterator[tuple[Values, float]]:
         now, wall = self._clock.monotonic(), self._clock.wall()
-        for labels, (value, set_at, set_wall) in self._last.copy().items():
+        for labels, (value, (set_at, set_wall)) in self._last.copy().items():
             is_old = self._metric.lives is not None and now - set_at >= self._metric.lives
             reset = self._resets.get(labels) if self._resets is not None else None
             is_past = reset is not None and set_wall < reset <= wall
@@ -502,7 +510,7 @@ class _Windows:
     lowest = 0.0
 
     def __init__(
-        self, metric: Metric, names: Values, window: float, clock: Clock, refuse: Callable[[str], None]
+        self, metric: Metric, names: Values, window: float, clock: Clock, refuse: Callable[[str, At], None]
     ) -> None:
         self._metric = metric
         self._names = names
@@ -528,13 +536,12 @@ class _Windows:
         )
         is_ratio = self._metric.kind == "window_ratio"
         window = self._windows[labels] = Window(self._width, 0 if is_ratio else SLICE_READINGS)
-        clock = self._clock
 
-        def take(value: float, _: str | None) -> None:
+        def take(value: float, _: str | None, at: At) -> None:
             if is_ratio and value > 1.0:
-                self._refuse(self._metric.name)
+                self._refuse(self._metric.name, at)
             else:
-                window.add(clock.monotonic(), value)
+                window.add(at[0], value)
 
         return take
 

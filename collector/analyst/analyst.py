@@ -152,7 +152,7 @@ class Analyst:
         clock: Clock,
         trace: Callable[[SpanFacts], None] | None = None,
     ) -> None:
-        self._rules = rules
+        self._rules = msgspec.structs.replace(rules, reads_ids=trace is not None)
         self._routes = routes
         self._exporter = exporter
         self.ledger = ledger
@@ -173,7 +173,7 @@ class Analyst:
 
     def change(self, rules: Rules, routes: Mapping[str, AnalysedRoute], *, workers_stay: bool) -> None:
         """Go by these from now on. Where the workers do not stay, those connected go on by the routes they know."""
-        self._rules = rules
+        self._rules = msgspec.structs.replace(rules, reads_ids=self._trace is not None)
         self._routes = routes
         if workers_stay:
             for worker in self._workers:
@@ -339,16 +339,11 @@ class Analyst:
             self._finding_log.tell(record, found, exchange.monotonic)
         parent = trace_parent(exchange.request_headers) if record.trace_id is not None else None
         exemplar = parent.trace_id if parent is not None and parent.is_sampled else None
-        take = self._exporter.record
-        for reading in told:
-            known = msgspec.structs.replace(reading, extra=extra) if extra else reading
-            if exemplar is None:
-                take(known)
-            else:
-                take(known, exemplar)
-        take(Reading("semantic_health_analysis_seconds", self._clock.monotonic() - exchange.monotonic))
+        self._exporter.record_all(told, extra, exemplar)
+        own = [Reading("semantic_health_analysis_seconds", self._clock.monotonic() - exchange.monotonic)]
         if record.timing.added is not None:
-            take(Reading("semantic_health_proxy_added_seconds", record.timing.added))
+            own.append(Reading("semantic_health_proxy_added_seconds", record.timing.added))
+        self._exporter.record_all(own)
         self._outcomes[record.outcome] += 1
         self.ledger.add(record)
         self._write(record)

@@ -85,18 +85,32 @@ class Body:
     """
 
     def __init__(self, headers: Headers, cap: int) -> None:
-        chunked = (headers.first("transfer-encoding") or "").lower().rstrip().endswith("chunked")
+        transfer = headers.first("transfer-encoding")
+        chunked = transfer is not None and transfer.lower().rstrip().endswith("chunked")
         self._dechunker = Dechunker() if chunked else None
         self.dechunk = None if self._dechunker is None else self._dechunker.feed
-        self.decoder = ContentDecoder(headers.all("content-encoding"), cap)
-        self.is_plain = self.decoder.plain
+        codings = headers.all("content-encoding")
+        self._decoder = ContentDecoder(codings, cap) if codings else None
+        self.is_plain = self._decoder is None or self._decoder.plain
         self.size = 0
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         if self.dechunk is not None:
             data = self.dechunk(data)
         self.size += len(data)
-        return self.decoder.feed(data) if data else ()
+        if not data:
+            return ()
+        return (data,) if self._decoder is None else self._decoder.feed(data)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the rest is passed by, since its content coding cannot be taken off."""
+        return self._decoder is not None and self._decoder.stopped
+
+    @property
+    def bursts(self) -> bool:
+        """Whether more came out of its coding than may; what came before is part of a bomb."""
+        return self._decoder is not None and "decompress_over_cap" in self._decoder.anomalies
 
     @property
     def broken(self) -> bool:
@@ -104,14 +118,16 @@ class Body:
 
     @property
     def anomalies(self) -> list[str]:
-        return self.decoder.anomalies + (["framing_broken"] if self.broken else [])
+        words = [] if self._decoder is None else list(self._decoder.anomalies)
+        return [*words, "framing_broken"] if self.broken else words
 
 
 class Answer:
     """The response of one exchange while it runs."""
 
-    def __init__(self, limits: Limits, new_digest: NewDigest) -> None:
+    def __init__(self, limits: Limits, new_digest: NewDigest, *, reads_id: bool = True) -> None:
         self._limits = limits
+        self._reads_id = reads_id
         self._new_digest = new_digest
         self.head = _NO_HEAD
         self.dialect: Dialect | None = None
@@ -174,10 +190,8 @@ class Answer:
         if request.method == "HEAD" or head.status in (204, 304):
             self._bodiless = True
             self._open(self._sniffer.decide(b"", ended=True) or "opaque")
-        else:
-            fixed = self._sniffer.decide(b"")
-            if fixed is not None:
-                self._open(fixed)
+        elif self._sniffer.fixed is not None:
+            self._open(self._sniffer.fixed)
 
     def bytes_seen(self, data: bytes, at: float) -> None:
         body, codec = self._body, self._codec
@@ -215,7 +229,7 @@ class Answer:
             self._decide(came, ended=True)
         if self._codec is not None:
             for frame in self._codec.close():
-                if self.transport != "json" or not self._bursts:
+                if self.transport != "json" or self._body is None or not self._body.bursts:
                     self._frame(frame, came)
 
     # ------------------------------------------------------------ reading
@@ -305,7 +319,7 @@ class Answer:
             elif frame.kind == "close":
                 self._closed(frame)
             return
-        if self._data == 0 and self.dialect is not None and self.dialect.operation:
+        if self._reads_id and self._data == 0 and self.dialect is not None and self.dialect.operation:
             self.response_id = response_id(frame.data)
         delta = self.reader.read(frame) if self.reader is not None else None
         if type(delta) is TextPiece and frame.terminated:  # most
@@ -481,15 +495,10 @@ class Answer:
         return self._body.size if self._body is not None else 0
 
     @property
-    def _bursts(self) -> bool:
-        """Whether more came out of its coding than may; what came before is part of a bomb."""
-        return self._body is not None and "decompress_over_cap" in self._body.decoder.anomalies
-
-    @property
     def unread(self) -> bool:
         """Whether the body, or the rest of it, was passed by: nothing is known of its end but what HTTP says."""
         return (
-            (self._body is not None and self._body.decoder.stopped)
+            (self._body is not None and self._body.stopped)
             or isinstance(self._codec, OpaqueCodec)
             or (self._codec is not None and not _GIVEN_UP.isdisjoint(self._codec.anomalies))
         )

@@ -71,12 +71,13 @@ class RouteFacts(Struct, frozen=True):
 
 class Rules(Struct, frozen=True):
     """How every exchange is read: the dialects in order (the last speaks anything), the bounds, the hash of texts,
-    the prices."""
+    the prices, and whether the ids of answers are looked for, which only spans tell."""
 
     dialects: tuple[Dialect, ...]
     limits: Limits = Limits()
     new_digest: NewDigest = None
     prices: cost.Tables = ()
+    reads_ids: bool = True
 
 
 class ExchangeFold:
@@ -95,7 +96,7 @@ class ExchangeFold:
         self._request_codec = WholeCodec(rules.limits.request)
         self._body_hash: int | None = None
         self._response: ResponseSeen | None = None
-        self._answer = Answer(rules.limits, rules.new_digest)
+        self._answer = Answer(rules.limits, rules.new_digest, reads_id=rules.reads_ids)
         self.answered = self._answer.bytes_seen  # takes bytes from the upstream, and when they came
 
     # ------------------------------------------------------------ events
@@ -225,7 +226,7 @@ class ExchangeFold:
 
     def _request_facts(self, dialect: Dialect) -> tuple[RequestFacts, list[str]]:
         frames = list(self._request_codec.close())
-        if not frames or "decompress_over_cap" in self._request_body.decoder.anomalies:
+        if not frames or self._request_body.bursts:
             return RequestFacts(), []
         body = frames[0].data
         self._body_hash = hash((self.request.path, body))

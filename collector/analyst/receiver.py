@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -19,6 +20,7 @@ log = logging.getLogger("semhealth.analyst")
 
 MAX_BATCH = 256 * 1024 * 1024  # bytes of one batch; more is no batch of ours
 MOST_RECORDED = 20_000
+OUT_OF_MEMORY = b"semhealth analyst: out of memory; it ends, to be started again\n"
 SLICE = 0.003  # seconds of work before others have their turn
 
 
@@ -105,6 +107,13 @@ class Receiver(asyncio.Protocol):
             self._read_batches()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if isinstance(exc, MemoryError):
+            # The worker lives, and would count as lost what still waits here for a judge and is recorded afterwards.
+            # An analyst that is started again knows from the log what was recorded.
+            os.write(2, OUT_OF_MEMORY)
+            with contextlib.suppress(MemoryError):
+                self._left()  # keeps the totals
+            os._exit(1)
         self._transport = None
         self._analyst.disconnected(self._worker)
         self._left()

@@ -35,6 +35,8 @@ def split(turns: Sequence[Turn]) -> tuple[str | None, tuple[str, ...]]:
     The query is what is asked in the last user turn that has text. Context comes from that turn and those after it, and
     from system turns; where they hold none, from earlier turns.
     """
+    if len(turns) == 1 and _is_plain_question(turns[0]):  # as many are
+        return turns[0].text.strip() or None, ()
     first, last = _last_user_turn(turns)
     room = MAX_CONVERSATION_CHARS
     asked: list[_Parsed] = []
@@ -72,6 +74,18 @@ def _last_user_turn(turns: Sequence[Turn]) -> tuple[int, int]:
     while first > 0 and turns[first - 1].role == "user":
         first -= 1
     return first, last
+
+
+def _is_plain_question(turn: Turn) -> bool:
+    """Whether this is one line of a user with no mark of a template in it."""
+    text = turn.text
+    return (
+        turn.role == "user"
+        and turn.kind == "text"
+        and len(text) <= MAX_TEXT_CHARS
+        and "\n" not in text
+        and _is_plain_line(text)
+    )
 
 
 def _is_text(turn: Turn) -> bool:

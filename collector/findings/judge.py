@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from collector.catalogue import FINDING_RULE
 from collector.findings import request, response
 from collector.findings.policy import Policy
+from collector.findings.repetition import SHORTEST
 from collector.findings.trends import Trends
 from collector.labels import model_label
-from collector.model import Exchange, Finding, Reading, Record
+from collector.model import Exchange, Finding, PromptFacts, Reading, Record
 
-# Rules that need nothing but the exchange; a function's name is its rule's id.
-CLAIMS = (
-    request.system_prompt_long,
-    request.markup_comments,
-    request.cr_lf,
-    request.late_constraints,
-    request.schema_feature_refused,
-    request.invalid_header_value,
-    request.include_usage_missing,
-    request.max_tokens_low,
-    response.model_downgrade,
-    response.cut_by_length,
-    response.diagnostic_mode,
-    response.answer_repeats,
-    response.answer_empty,
-    response.stream_stalls,
-    request.usage_missing,
-    response.wrong_region,
-    response.deprecation,
-    response.text_corrected,
+Claim = Callable[[Exchange, Policy], dict[str, float | str | bool] | None]
+
+
+class _Traits(NamedTuple):
+    """What an exchange has without which some rules cannot hold."""
+
+    prompt: bool  # words of the prompt that a rule looks for
+    schema: bool  # of the output or of a tool
+    no_usage: bool
+    cut: bool  # it may have ended at a limit
+    text: bool  # long enough to go round in circles
+    no_text: bool
+    stalls: bool
+    region: bool  # asked for
+    notice: bool  # a deprecation, or a text that was corrected
+
+
+# Rules that need nothing but the exchange, each with the trait that it needs; a function's name is its rule's id.
+CLAIMS: tuple[tuple[Claim, str | None], ...] = (
+    (request.system_prompt_long, "prompt"),
+    (request.markup_comments, "prompt"),
+    (request.cr_lf, "prompt"),
+    (request.late_constraints, "prompt"),
+    (request.schema_feature_refused, "schema"),
+    (request.invalid_header_value, None),
+    (request.include_usage_missing, "no_usage"),
+    (request.max_tokens_low, "prompt"),
+    (response.model_downgrade, None),
+    (response.cut_by_length, "cut"),
+    (response.diagnostic_mode, None),
+    (response.answer_repeats, "text"),
+    (response.answer_empty, "no_text"),
+    (response.stream_stalls, "stalls"),
+    (request.usage_missing, "no_usage"),
+    (response.wrong_region, "region"),
+    (response.deprecation, "notice"),
+    (response.text_corrected, "notice"),
 )
 # Rules that need what came before (trends.py).
 TREND_RULES = frozenset({
@@ -39,14 +58,44 @@ TREND_RULES = frozenset({
 })  # fmt: skip
 
 
-class _Rules:
-    """A route's policy, and the claims that it leaves on."""
+_NO_WORDS = PromptFacts()
 
-    __slots__ = ("claims", "policy")
+
+def _traits(exchange: Exchange) -> _Traits:
+    record, asked = exchange.record, exchange.request
+    chars = record.text.chars
+    return _Traits(
+        asked.prompt is not None and asked.prompt != _NO_WORDS,
+        asked.expectation is not None or bool(asked.tool_schemas),
+        record.usage is None,
+        record.outcome != "completed",
+        chars >= SHORTEST,
+        chars == 0,
+        bool(record.timing.stalls),
+        record.upstream.residency_requested is not None,
+        exchange.is_deprecated or record.correction_ratio is not None,
+    )
+
+
+class _Rules:
+    """A route's policy, and the claims that it leaves on, by the traits of an exchange."""
+
+    __slots__ = ("_by_traits", "policy")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.claims = tuple((claim.__name__, claim) for claim in CLAIMS if claim.__name__ not in policy.off)
+        self._by_traits: dict[_Traits, tuple[tuple[str, Claim], ...]] = {}  # at most as many as there are combinations
+
+    def claims(self, traits: _Traits) -> tuple[tuple[str, Claim], ...]:
+        """Rule ids and claims that can hold of an exchange with these traits, in order."""
+        found = self._by_traits.get(traits)
+        if found is None:
+            found = self._by_traits[traits] = tuple(
+                (claim.__name__, claim)
+                for claim, needed in CLAIMS
+                if claim.__name__ not in self.policy.off and (needed is None or getattr(traits, needed))
+            )
+        return found
 
 
 class Findings:
@@ -66,7 +115,7 @@ class Findings:
         rules = self._routes.get(exchange.record.route, self._default)
         policy = rules.policy
         found = []
-        for name, claim in rules.claims:
+        for name, claim in rules.claims(_traits(exchange)):
             facts = claim(exchange, policy)
             if facts is not None:
                 found.append(Finding(name, FINDING_RULE[name].severity, facts))

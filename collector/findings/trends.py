@@ -89,8 +89,7 @@ class Trends:
         if record.upstream.model_load is not None:
             self._load(pair, exchange, policy, found)
         for limit in record.rate_limits:
-            if limit.limit and limit.remaining is not None and limit.reset_after is not None:
-                self._quota(exchange, limit, found)
+            self._quota(exchange, limit, found)
         return found
 
     def recommended_timeout(self, route: str, model: str, now: float) -> float | None:
@@ -129,7 +128,7 @@ class Trends:
 
     def _quota(self, exchange: Exchange, limit: RateLimit, found: Found) -> None:
         remaining, whole, reset = limit.remaining, limit.limit, limit.reset_after
-        if remaining is None or whole is None or reset is None or exchange.answered is None:
+        if not whole or remaining is None or reset is None or exchange.answered is None:
             return
         record, at = exchange.record, exchange.answered
         window = limit.window if limit.window is not None else "unknown"

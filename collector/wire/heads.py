@@ -31,7 +31,7 @@ def _headers(block: bytes, read: Callable[[str], tuple[str, str] | None] = _line
     found = []
     try:
         lines = block.decode("utf-8").split("\r\n")[:MAX_LINES]
-        found = [told for line in lines if (told := read(line)) is not None]
+        found = list(filter(None, map(read, lines)))
     except UnicodeDecodeError:  # then each part by itself
         for line in block.split(b"\r\n")[:MAX_LINES]:
             name, separator, value = line.partition(b":")

@@ -37,6 +37,7 @@ def media_type(head: ResponseHead) -> str:
 class Sniffer:
     """Decides once enough bytes have come. `mismatch` when the bytes are not what the header says.
 
+    `fixed` is the transport where the head alone decides, else None.
     `path` is the request's: an array of JSON is a stream only where one was asked for.
     """
 
@@ -48,16 +49,16 @@ class Sniffer:
             self._declared = BY_TYPE.get(kind, "json")
         self._silent = kind in READABLE
         self._arrays = head.status < 400 and path.endswith(ARRAY_STREAMS)
-        self._fixed: Transport | None = None
+        self.fixed: Transport | None = None
         if head.status == 101:
-            self._fixed = "websocket"
+            self.fixed = "websocket"
         elif self._declared not in ("sse", "json") and not self._silent:
-            self._fixed = self._declared
+            self.fixed = self._declared
 
     def decide(self, start: bytes, ended: bool = False) -> Transport | None:
         """The transport of a body that starts so, or None while that could still be several."""
-        if self._fixed is not None or not (start or ended):
-            return self._fixed
+        if self.fixed is not None or not (start or ended):
+            return self.fixed
         looked = start[:LOOK].removeprefix(BOM).lstrip()
         found: Transport | None = None
         if looked.startswith(b"["):

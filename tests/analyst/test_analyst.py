@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import pytest
@@ -31,6 +31,7 @@ from collector.model import (
     Relevance,
     RequestSeen,
     ResponseSeen,
+    SpanFacts,
     ValidationTask,
 )
 
@@ -53,8 +54,11 @@ class Told:
     def __init__(self) -> None:
         self.readings: list[Reading] = []
 
-    def record(self, reading: Reading) -> None:
+    def record(self, reading: Reading, trace_id: str | None = None) -> None:
         self.readings.append(reading)
+
+    def record_all(self, readings: Iterable[Reading], extra: tuple[str, ...] = (), trace_id: str | None = None) -> None:
+        self.readings += [msgspec.structs.replace(reading, extra=extra) for reading in readings]
 
     def total(self, metric: str) -> float:
         return sum(reading.value for reading in self.readings if reading.metric == f"semantic_health_{metric}")
@@ -91,13 +95,13 @@ class NoScorer:
 class Desk:
     """An analyst with one worker, and everything that came out of it."""
 
-    def __init__(self, route: AnalysedRoute | None = None) -> None:
+    def __init__(self, route: AnalysedRoute | None = None, trace: Callable[[SpanFacts], None] | None = None) -> None:
         self.told, self.judge, self.written = Told(), HeldJudge(), list[Record]()
         self.batches, self.ended = 0, list[int]()
         route = route if route is not None else AnalysedRoute(RouteFacts("main", "api.example"))
         self.analyst = Analyst(
             Rules(DIALECTS, Limits()), {"main": route}, self.told, Ledger(100), self.written.append, self.judge,
-            NoScorer(), Clock(),
+            NoScorer(), Clock(), trace,
         )  # fmt: skip
         self.worker = Worker(self._acknowledge)
         self.analyst.connected(self.worker)
@@ -133,6 +137,21 @@ async def test_an_exchange_with_nothing_to_judge_is_recorded_with_its_batch() ->
     assert [record.outcome for record in desk.written] == ["completed"]
     assert desk.analyst.ledger.look_up(desk.written[0].id) == desk.written[0]
     assert desk.told.total("exchanges_total") == 1.0
+
+
+async def test_the_id_of_an_answer_is_read_only_where_spans_tell_it() -> None:
+    named = ANSWER.replace(b"{", b'{"id":"chatcmpl-1",', 1)
+    events = exchange(1)
+    events[4] = BytesSeen(1, 1.7, True, named)
+    spans: list[SpanFacts] = []
+    Desk(trace=spans.append).take(*events)
+    assert [span.response_id for span in spans] == ["chatcmpl-1"]
+    desk = Desk()
+    desk.analyst.change(Rules(DIALECTS, Limits()), desk.worker.routes, workers_stay=True)
+    desk.take(*events[:-1])
+    ended = events[-1]
+    assert isinstance(ended, ExchangeEnded)
+    assert desk.worker.open[1].ended(ended).response_id is None
 
 
 async def test_exchanges_may_be_told_in_any_mix_and_in_many_batches() -> None:

@@ -269,6 +269,14 @@ _PIECES = st.sampled_from(
 
 
 @given(
+    st.text(max_size=60) | st.from_regex(r"(Question|Context|Text)?:? ?[a-z <>\\[{1.)-]{0,30}\??\s?", fullmatch=True)
+)
+def test_one_plain_line_is_read_as_it_is_among_other_turns(text: str) -> None:
+    turn = Turn("user", "text", text)
+    assert split([turn]) == split([Turn("assistant", "text", ""), turn])
+
+
+@given(
     st.lists(
         st.tuples(st.sampled_from(["system", "user", "assistant", "tool"]), st.lists(_PIECES, max_size=12)), max_size=5
     )

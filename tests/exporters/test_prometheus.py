@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from itertools import product
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,6 +101,42 @@ def test_metrics_with_a_route_carry_the_configured_labels_and_others_do_not(make
     assert value(exporter, VALIDITY, route="r", model="m", team="search", app="web") == 1.0
     assert value(exporter, VALIDITY, route="r", model="m", team="unknown", app="unknown") == 0.0
     assert value(exporter, "semantic_health_refused_total", reason="no_route") == 1
+
+
+def test_readings_of_one_exchange_are_taken_as_if_each_had_come_alone(make_exporter: Make) -> None:
+    labels = ("r", "openai", "tokens", "minute")
+    told = [
+        ended(),
+        Reading(DURATION, 0.3, ("r", "openai", "m", "chat")),
+        Reading("semantic_health_rate_limit_remaining", -1.0, labels),
+        Reading(VALIDITY, 2.0, ("r", "m")),  # no ratio
+        Reading(VALIDITY, 1.0, ("r", "m")),
+        Reading(EXCHANGES, float("nan"), ended().labels),
+        Reading(EXCHANGES, 1.0, ("r",)),
+        Reading("semantic_health_of_nothing", 1.0),
+    ]
+    together, alone = make_exporter(("team",)), make_exporter(("team",))
+    for _ in range(3):
+        together.record_all(iter(told), ("search",), "0" * 32)
+        for reading in told:
+            alone.record(msgspec.structs.replace(reading, extra=("search",)), "0" * 32)
+    assert together.render(OPENMETRICS) == alone.render(OPENMETRICS)
+    assert value(together, DROPPED, metric=VALIDITY) == 3
+    where = dict(zip(label_names(BY_NAME[EXCHANGES]), ended().labels, strict=True))
+    assert value(together, EXCHANGES, team="search", **where) == 3
+
+
+def test_readings_of_one_exchange_are_of_one_moment(
+    exporter: PrometheusExporter, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    for name in ("monotonic", "wall"):
+        was = getattr(clock, name)
+        monkeypatch.setattr(clock, name, lambda name=name, was=was: (asked.append(name), was())[1])
+    exporter.record_all(
+        Reading(name, 5.0, ("r", "openai", scope, "minute")) for name in RATE_LIMIT for scope in ("requests", "tokens")
+    )
+    assert sorted(asked) == ["monotonic", "wall"]
 
 
 @pytest.mark.parametrize("name", ["model", "reason", "le", "__name__", "a-b", "", "1a"])
@@ -357,7 +394,7 @@ def test_the_bound_on_series_holds_and_nothing_goes_uncounted(make_exporter: Mak
 def test_memory_of_what_readings_said_does_not_grow_with_new_words(exporter: PrometheusExporter) -> None:
     for i in range(3_000):
         exporter.record(ended(f"{i}" + "x" * 200, route="r\x00" * (1 + i % 50)))
-    assert len(exporter._takers) <= 2 * 5_000
+    assert sum(map(len, exporter._takers.values())) <= 2 * 5_000
     assert len(exporter._known["model"]) <= 100
     assert lines(exporter) <= 5_000
 
@@ -481,9 +518,9 @@ def test_promtool_has_nothing_to_say_about_the_metrics(make_exporter: Make, need
 @given(st.lists(st.floats(0.0, 3.0), max_size=50))
 def test_a_reading_lies_in_the_first_bucket_whose_bound_it_does_not_pass(values: list[float]) -> None:
     bounds = (0.5, 1.0, 2.0)
-    spread = Spread(bounds)
+    spread = Spread(bounds, has_exemplars=False)
     for value in values:
-        spread.add(value)
+        spread.add(value, None, (0.0, 0.0))
     counts, total = spread.read()
     below = [sum(value <= bound for value in values) for bound in bounds]
     assert [sum(counts[: i + 1]) for i in range(4)] == [*below, len(values)]

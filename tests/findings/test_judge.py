@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from collector.app import analysed_routes, policy_of
 from collector.catalogue import BY_NAME, FINDING_RULE, label_names
 from collector.config import FindingSettings, ModelAlias, Route, Settings
-from collector.findings.judge import Findings
+from collector.findings.judge import CLAIMS, TREND_RULES, Findings
 from collector.findings.policy import Policy
-from collector.model import Finding, RateLimit, RequestFacts, Timing, UpstreamFacts, Usage
+from collector.model import Finding, PromptFacts, RateLimit, RequestFacts, Timing, UpstreamFacts, Usage
 
 from .conftest import made
 
@@ -49,6 +49,27 @@ def test_any_series_of_exchanges_is_judged(series, early):
             assert set(found.facts) <= set(rule.facts)
             assert len(json.dumps(found.facts)) < 2000
         list(findings.readings(exchange.record, exchange.monotonic))
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(exchanges, st.booleans(), st.booleans(), st.none() | st.sampled_from(["eu", "us"]))
+def test_no_rule_that_holds_is_passed_by(exchange, deprecated, prompted, residency):
+    record = exchange.record
+    is_cut = any(choice.ending == "incomplete" for choice in exchange.choices)
+    record = replace(
+        record,
+        anomalies=("usage_missing",) if record.usage is None else (),
+        outcome="incomplete" if is_cut and record.outcome == "completed" else record.outcome,
+        correction_ratio=0.5 if deprecated else None,
+        upstream=replace(record.upstream, residency_requested=residency, region="us-east-1"),
+    )
+    prompt = PromptFacts(10, 1, True, "vague", 10_000) if prompted else PromptFacts()
+    asked = replace(exchange.request, prompt=prompt)
+    exchange = replace(exchange, record=record, request=asked, is_deprecated=deprecated)
+    policy = Policy(system_prompt_tokens=5)
+    holding = [claim.__name__ for claim, _ in CLAIMS if claim(exchange, policy) is not None]
+    found = [each.rule for each in Findings({record.route: policy}).judge(exchange)]
+    assert [rule for rule in found if rule not in TREND_RULES] == holding
 
 
 def test_a_finding_is_counted_by_route_model_rule_and_severity():

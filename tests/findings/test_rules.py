@@ -143,7 +143,7 @@ def test_what_only_looks_like_it_is_none(rule, exchange):
 
 
 def test_every_rule_of_one_exchange_has_its_case():
-    assert {rule for rule, *_ in HOLDS} == {claim.__name__ for claim in CLAIMS}
+    assert {rule for rule, *_ in HOLDS} == {claim.__name__ for claim, _ in CLAIMS}
 
 
 @pytest.mark.parametrize(("rule", "exchange", "facts"), HOLDS, ids=[rule for rule, *_ in HOLDS])
