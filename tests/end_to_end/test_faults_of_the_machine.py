@@ -47,11 +47,11 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def adds_up(sidecar: Sidecar, asked: int) -> Metrics:
-    """The metrics when everything was told; forwarded = recorded + unobserved."""
+def adds_up(sidecar: Sidecar, asked: int, counted_twice: int = 0) -> Metrics:
+    """The metrics when everything was told; forwarded = recorded + unobserved, of which so many may be both."""
     metrics = sidecar.settled(asked)
     assert metrics.total(FORWARDED) == asked
-    assert len(sidecar.logged()) + metrics.total(UNOBSERVED) == asked
+    assert asked <= len(sidecar.logged()) + metrics.total(UNOBSERVED) <= asked + counted_twice
     return metrics
 
 
@@ -97,7 +97,8 @@ def test_a_process_that_gets_no_more_memory_hurts_no_request(
         before = sidecar.metrics_when(lambda m: m.values(RECORDED), "a scrape").total(RECORDED)
         sidecar.metrics_when(lambda m: m.total(RECORDED) > before + 20, "exchanges are recorded")
     nothing_was_hurt(load)
-    adds_up(sidecar, len(load.outcomes))
+    # An analyst without memory can fail between the line in the log and the word that it is there.
+    adds_up(sidecar, len(load.outcomes), counted_twice=20 if module == ANALYST else 0)
 
 
 # ---------------------------------------------------------------- disks
@@ -286,7 +287,9 @@ def test_connections_to_an_upstream_that_get_no_descriptor_are_a_502_and_no_more
     address = ("127.0.0.1", int(sidecar.base.rpartition(":")[2]))
     clients = [socket.create_connection(address, timeout=10) for _ in range(5)]
     ask = b"POST /json HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
-    wait_until(lambda: _sockets(worker) >= 5, "they are accepted")
+    for client in clients:  # so that each is accepted
+        client.sendall(b"GET /-/healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
     limits = resource.prlimit(worker, resource.RLIMIT_NOFILE)
     resource.prlimit(worker, resource.RLIMIT_NOFILE, (_descriptors(worker), limits[1]))
     for client in clients:
@@ -305,8 +308,6 @@ def _descriptors(pid: int) -> int:
     return max(map(int, os.listdir(f"/proc/{pid}/fd"))) + 1
 
 
-def _sockets(pid: int) -> int:
-    return sum(os.readlink(each).startswith("socket:") for each in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def _all_of(stream: socket.socket) -> bytes:
