@@ -308,8 +308,6 @@ def _descriptors(pid: int) -> int:
     return max(map(int, os.listdir(f"/proc/{pid}/fd"))) + 1
 
 
-
-
 def _all_of(stream: socket.socket) -> bytes:
     """Everything until the connection ends."""
     received = b""
