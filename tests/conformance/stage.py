@@ -45,7 +45,7 @@ class Listener:
         self._listening.close()
 
     def serve(self, connection: socket.socket) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of upstream says how it serves
 
     def _accept(self) -> None:
         while True:
