@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -116,16 +117,15 @@ class Compared:
             sentence: lexicon.words(lexicon.normal(sentence)).weights
             for sentence in dict.fromkeys(sentence for passage in given.passages for sentence in passage)
         }
-        self._sentences = [of_sentence[sentence] for sentence in given.context]
-        self._pairs = [
-            [of_sentence[sentence] for sentence in pair]
+        self._sentences = lexicon.Places(of_sentence[sentence] for sentence in given.context)
+        self._pairs = lexicon.Places(
+            {token for sentence in pair for token in of_sentence[sentence]}
             for passage in given.passages
             for pair in (pairwise(passage) if len(passage) > 1 else [passage])
-        ]
-        self._words = frozenset[str]().union(*of_sentence.values())
+        )
         # Numbers that an answer may hold: those of the context, in digits or words, and those of the query.
         self._numbers = lexicon.numbers_told(given.whole_context) | lexicon.numbers_told(lexicon.normal(given.query))
-        self._numbers.update(token for token in self._words if token[0].isdigit())
+        self._numbers.update(self._pairs.numbers())
         self._whole = lexicon.Whole(given.whole_context)
 
     # The four kinds.
@@ -138,7 +138,7 @@ class Compared:
             in_pair=in_pair,
             in_whole=self._whole.share_of(lexicon.normal(self._given.query)),
             closest_unsaid=closest * (1 - in_pair),
-            names_missing=_missing(lexicon.names(self._given.query), self._words),
+            names_missing=_missing(lexicon.names(self._given.query), self._pairs),
         )
 
     def groundedness(self) -> tuple[Weighed, ...]:
@@ -154,12 +154,9 @@ class Compared:
 
     def answer_parts(self) -> AnswerParts:
         answer = self._row[self._given.answer]
-        new = self._new_words(self._given.answer)
         query = np.clip(self._query_cosines, 0.0, 1.0)
-        carried = max(
-            new.share_in(sentence) * (float(cosine) + self._query_words.share_in(sentence)) / 2
-            for cosine, sentence in zip(query, self._sentences, strict=True)
-        )
+        matched = zip(self._answer_shares, query.tolist(), self._sentences.shares(self._query_words), strict=True)
+        carried = max(of_answer * (cosine + of_query) / 2 for of_answer, cosine, of_query in matched)
         both = _highest(query * np.clip(self._cosines(answer), 0.0, 1.0))
         return AnswerParts(self.alone(), self._drawn_closer(self._given.joined[0]), carried, both)
 
@@ -192,12 +189,14 @@ class Compared:
         """The sentences that support the answer most, by meaning and by words; none where there is no answer."""
         if not self._given.answer:
             return []
-        new = self._new_words(self._given.answer)
-        support = self._cosines(self._row[self._given.answer]) + np.array(
-            [new.share_in(one) for one in self._sentences]
-        )
+        support = self._cosines(self._row[self._given.answer]) + np.array(self._answer_shares)
         ranked: list[int] = np.argsort(-support, kind="stable")[:ATTENDED].tolist()
         return ranked
+
+    @cached_property
+    def _answer_shares(self) -> list[float]:
+        """Of the answer's words, without the query's, in each sentence of the context."""
+        return self._sentences.shares(self._new_words(self._given.answer))
 
     def _cosines(self, vector: Vectors) -> Vectors:
         cosines: Vectors = self._context @ vector
@@ -211,7 +210,7 @@ class Compared:
 
     def _in_pair(self, wanted: Words) -> float:
         """The highest share of the words that two neighbouring sentences hold together."""
-        return max(wanted.share_in(*pair) for pair in self._pairs)
+        return max(self._pairs.shares(wanted))
 
 
 class _AnswerTypes:

@@ -63,17 +63,17 @@ def _near_misses(rows: Sequence[Row], embed: Embed) -> dict[int, str]:
     contexts = list(dict.fromkeys(row.context for row in rows))
     pieces = [compose("", "", [context]).context for context in contexts]
     vectors = [unit_rows(embed(piece)) for piece in pieces]
-    held = [lexicon.words(lexicon.normal(context)).weights for context in contexts]
+    held = lexicon.Places(lexicon.words(lexicon.normal(context)).weights for context in contexts)
     found: dict[int, str] = {}
     for index, row in enumerate(rows):
         if not row.context_relevant:
             continue
         own = frozenset(compose("", "", [row.context]).context)
-        wanted = lexicon.words(lexicon.normal(row.query))
+        shares = held.shares(lexicon.words(lexicon.normal(row.query)))
         query = unit_rows(embed([row.query]))[0]
         cosines = np.array([float((of_context @ query).max()) for of_context in vectors])
         ranked = [
-            (float(cosines[at]) + wanted.share_in(held[at]), contexts[at])
+            (float(cosines[at]) + shares[at], contexts[at])
             for at in np.argsort(-cosines)[:CLOSEST]
             if own.isdisjoint(pieces[at]) and not _holds(contexts[at], row.answer if row.answer_faithful else None)
         ]

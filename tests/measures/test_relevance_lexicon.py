@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from collector.measures.relevance_lexicon import (
     MAX_PIECE_CHARS,
+    Places,
     Whole,
     answer_text,
     cited_numbers,
@@ -63,8 +64,13 @@ def test_long_words_weigh_more_than_short_ones() -> None:
 
 
 def test_the_share_of_words_is_weighted() -> None:
-    assert words("lighthouse of").share_in({"light"}) > 0.9
-    assert words("").share_in({"light"}) == 0.0
+    places = Places([{"light", "of"}, {"light"}, {"of"}, set()])
+    both, word, little, none = places.shares(words("lighthouse of"))
+    assert both == 1.0
+    assert 0.9 < word < 1.0
+    assert little == pytest.approx(1.0 - word)
+    assert none == 0.0
+    assert places.shares(words("")) == [0.0] * 4
 
 
 def test_without_known_words_the_new_ones_are_left_or_all() -> None:
