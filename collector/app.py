@@ -265,6 +265,7 @@ class AnalystProcess:
             EmbeddingScorer(self._embedder, clock, Sampler(settings.embedder.cpu_share)),
             clock,
             self._telemetry.take if self._telemetry.exports_exchanges else None,
+            self._keep_account,
         )
         self._go_on_from_account()
 

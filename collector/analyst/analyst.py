@@ -151,7 +151,11 @@ class Analyst:
         scorer: Scorer,
         clock: Clock,
         trace: Callable[[SpanFacts], None] | None = None,
+        keep_account: Callable[[], None] = lambda: None,
     ) -> None:
+        """`keep_account` is called when an exchange was lost here, before its worker is told: who comes after a killed
+        analyst has to know of it.
+        """
         self._rules = msgspec.structs.replace(rules, reads_ids=trace is not None)
         self._routes = routes
         self._exporter = exporter
@@ -161,6 +165,8 @@ class Analyst:
         self._scorer = scorer
         self._clock = clock
         self._trace = trace
+        self._keep_account = keep_account
+        self._recorded_last = ""  # the id of the exchange
         self._workers: set[Worker] = set()
         self._pending: set[asyncio.Task[None]] = set()
         self._outcomes: Counter[str] = Counter()
@@ -261,7 +267,13 @@ class Analyst:
         if not isinstance(event, ProxyVitals) and (
             worker.open.pop(event.id, None) is not None or isinstance(event, ExchangeEnded | RequestSeen)
         ):
+            self._lose(f"{worker.boot}-{event.id}")
+
+    def _lose(self, exchange_id: str) -> None:
+        """Count an exchange as lost here, unless it was recorded before what failed."""
+        if exchange_id != self._recorded_last:
             self._count_lost("analysis_failed", 1)
+            self._keep_account()
 
     # ------------------------------------------------------------ one exchange
 
@@ -311,7 +323,7 @@ class Analyst:
         except Exception as fault:
             log.error("an exchange could not be judged: %s (it was forwarded untouched)", type(fault).__name__)
             log.debug("judging fault", exc_info=fault)
-            self._count_lost("analysis_failed", 1)
+            self._lose(fold.id)
         worker.acknowledge(0, [number])
 
     def _record(
@@ -346,9 +358,10 @@ class Analyst:
         self._exporter.record_all(own)
         self._outcomes[record.outcome] += 1
         self.ledger.add(record)
-        self._write(record)
         if self._trace is not None:
             self._trace(_span_facts(exchange, record, parent))
+        self._write(record)
+        self._recorded_last = fold.id
 
     # ------------------------------------------------------------ counts
 

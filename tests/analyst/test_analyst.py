@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -98,13 +99,17 @@ class Desk:
     def __init__(self, route: AnalysedRoute | None = None, trace: Callable[[SpanFacts], None] | None = None) -> None:
         self.told, self.judge, self.written = Told(), HeldJudge(), list[Record]()
         self.batches, self.ended = 0, list[int]()
+        self.kept: list[tuple[Account, list[int]]] = []  # with the exchanges that were acknowledged by then
         route = route if route is not None else AnalysedRoute(RouteFacts("main", "api.example"))
         self.analyst = Analyst(
             Rules(DIALECTS, Limits()), {"main": route}, self.told, Ledger(100), self.written.append, self.judge,
-            NoScorer(), Clock(), trace,
+            NoScorer(), Clock(), trace, self._keep_account,
         )  # fmt: skip
         self.worker = Worker(self._acknowledge)
         self.analyst.connected(self.worker)
+
+    def _keep_account(self) -> None:
+        self.kept.append((self.analyst.account(), list(self.ended)))
 
     def _acknowledge(self, batches: int, ended: list[int]) -> None:
         self.batches += batches
@@ -203,6 +208,36 @@ async def test_a_fault_at_any_event_is_counted_once(monkeypatch: pytest.MonkeyPa
         assert desk.ended == [1, 2], name
         assert desk.analyst.summary().totals.unobserved == {"analysis_failed": 1}, name
         assert len(desk.written) == 1, name
+
+
+async def test_what_is_lost_here_is_in_the_account_before_its_worker_is_told() -> None:
+    desk = Desk()
+    desk.judge.fault = OSError("gone")
+    desk.judge.may.set()
+    desk.take(*exchange(1, route="gone"), *exchange(2, WISH))
+    await desk.analyst.settle(10.0)
+    assert [account.lost for account, _ in desk.kept] == [{"analysis_failed": 1}, {"analysis_failed": 2}]
+    assert [ended for _, ended in desk.kept] == [[], [1]]
+    assert sorted(desk.ended) == [1, 2]
+
+
+@pytest.mark.parametrize("wish", [PLAIN, WISH])
+async def test_what_fails_after_an_exchange_was_recorded_does_not_count_it_as_lost(
+    monkeypatch: pytest.MonkeyPatch, wish: bytes
+) -> None:
+    record = Analyst._record
+
+    def record_and_fail(analyst: Analyst, *given: Any) -> None:
+        record(analyst, *given)
+        raise MemoryError
+
+    monkeypatch.setattr(Analyst, "_record", record_and_fail)
+    desk = Desk()
+    desk.judge.may.set()
+    desk.take(*exchange(1, wish))
+    await desk.analyst.settle(10.0)
+    assert (len(desk.written), desk.ended) == (1, [1])
+    assert desk.analyst.summary().totals.unobserved == {}
 
 
 def broken(*_: object) -> None:
