@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from collector.children import child_environment, prepare_child
@@ -13,7 +13,12 @@ from collector.children import child_environment, prepare_child
 
 @contextlib.asynccontextmanager
 async def running(
-    command: Sequence[str], *, log: Path | None = None, fds: tuple[int, ...] = (), patience: float = 5.0
+    command: Sequence[str],
+    *,
+    log: Path | None = None,
+    fds: tuple[int, ...] = (),
+    patience: float = 5.0,
+    environment: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A program in a process group of its own until the block ends: SIGTERM, and after `patience` seconds SIGKILL.
 
@@ -26,7 +31,7 @@ async def running(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=child_environment(os.environ),
+            env=child_environment(environment),
             process_group=0,
             preexec_fn=prepare_child,
         )

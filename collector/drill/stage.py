@@ -26,6 +26,7 @@ from collector.programs import running
 START = 40.0  # seconds that a program has to answer
 PATIENCE = 15.0  # seconds that a program has to end
 POLL = 0.5
+_OF_A_SIDECAR = ("SEMHEALTH_", "OTEL_")  # how variables begin that settings are taken from
 MOST_DELIVERIES = 100_000
 GHOSTS = (
     "# TYPE layer_tbr_errors_per_min gauge\nlayer_tbr_errors_per_min 0\n# TYPE ro_full_ratio gauge\nro_full_ratio 0\n"
@@ -152,7 +153,10 @@ class Sidecar:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         command = (sys.executable, "-m", "collector.cli", "run", "--config", str(self.config))
-        async with running(command, log=self.directory / "log", patience=PATIENCE) as self.process:
+        # What the environment says of a sidecar is said of another one, not of this.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_SIDECAR)}
+        log = self.directory / "log"
+        async with running(command, log=log, patience=PATIENCE, environment=environment) as self.process:
             yield
 
     def signal(self, module: str | None, number: signal.Signals) -> bool:

@@ -77,9 +77,11 @@ def test_a_page_that_is_late_or_never_came_is_said_so() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(150)
-def test_a_drill_of_a_few_alerts(needs_binary: Callable[[str], str], capsys) -> None:
+def test_a_drill_of_a_few_alerts(needs_binary: Callable[[str], str], capsys, monkeypatch) -> None:
     for name in ("prometheus", "prometheus-alertmanager"):
         needs_binary(name)
+    monkeypatch.setenv("SEMHEALTH_ADMIN_TOKEN", "of-another-sidecar")  # with it, the scrapes would be refused
+    monkeypatch.setenv("SEMHEALTH_WORKERS", "no number")
     names = ["SemhealthValidityLow", "SemhealthUpstreamErrors", "SemhealthProcessRestarted", "SemhealthWatchdog"]
     assert main(["drill", "--json", "--quiet", "8", *names]) == 0
     said = json.loads(capsys.readouterr().out)
