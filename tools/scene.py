@@ -61,6 +61,18 @@ PRICES = {
         }
     },
 }
+STEADY_ROUTE = "/steady"  # of one model and one question, so that a usual level is known soon
+STEADY_PAUSE = 0.05
+STEADY_QUESTION = "Who opened the sea lock, and when?"
+STEADY_ANSWER = "Edda Finch opened the sea lock in 1871."
+STEADY_PASSAGES = (
+    "The sea lock was opened in 1871 by Edda Finch. It is forty metres long.",
+    "The sea lock lies behind the old harbour. Edda Finch opened it in the spring of 1871.",
+)
+LOST_PASSAGES = ("The library lends books for four weeks. On Mondays it is closed.",)
+LEVEL_SHARE = 0.8  # of the exchanges of a level, after which the passages are lost
+MOST_LATER = 60.0  # seconds that the scene goes on for the usual level to be known
+DRIFT = "semantic_health_relevance_drift_errors"
 BIG_STREAM = 400  # chunks of 64 KiB: more than the buffers of sockets between upstream and client hold
 
 
@@ -130,13 +142,15 @@ def playing(directory: Path, seconds: float) -> Iterator[Scene]:
         api, remote_base = f"http://127.0.0.1:{port['api']}", f"http://127.0.0.1:{port['remote']}"
         traffic = _module("collector.simulator.traffic", "--base", remote_base, "--faults-from", api, "--rate", "1")
         with _running(traffic, directory):
-            _play(f"127.0.0.1:{port['listen']}", api, sidecar.pid, seconds, directory)
+            listen, admin = (f"127.0.0.1:{port[name]}" for name in ("listen", "admin"))
+            _play(listen, admin, api, sidecar.pid, seconds, directory)
         yield Scene(prometheus, began, time.time())
 
 
-def _play(sidecar: str, api: str, supervisor: int, seconds: float, directory: Path) -> None:
+def _play(sidecar: str, admin: str, api: str, supervisor: int, seconds: float, directory: Path) -> None:
     end = time.monotonic() + seconds
     with ExitStack() as stack:
+        stack.enter_context(_asking_steadily(sidecar, seconds * LEVEL_SHARE))
         for route, rate in (("/chat", "8"), ("/search", "8")):
             arguments = ("--base", f"http://{sidecar}{route}", "--faults-from", api, "--rate", rate)
             stack.enter_context(_running(_module("collector.simulator.traffic", *arguments), directory))
@@ -144,7 +158,7 @@ def _play(sidecar: str, api: str, supervisor: int, seconds: float, directory: Pa
         slow.start()
         dies = time.monotonic() + seconds * ANALYST_DIES_AFTER
         turn = 0
-        while time.monotonic() < end:
+        while (now := time.monotonic()) < end or (now < end + MOST_LATER and not _is_told(admin, DRIFT)):
             _odd_requests(sidecar, turn)
             turn += 1
             if dies is not None and time.monotonic() > dies:
@@ -165,6 +179,38 @@ def _odd_requests(sidecar: str, turn: int) -> None:
     _post(sidecar, "/search/v1/chat/completions", question, {"X-Data-Residency": "eu"})
     _post(sidecar, "/nowhere", question, {})
     _post(sidecar, f"/odd/v1/chat/completions?turn={turn}", question, {})
+
+
+@contextmanager
+def _asking_steadily(sidecar: str, well_for: float) -> Iterator[None]:
+    """Asks the same again and again until the block ends; after so many seconds with passages that do not help."""
+    ended = threading.Event()
+    lost_at = time.monotonic() + well_for
+
+    def ask() -> None:
+        turn = 0
+        while not ended.wait(STEADY_PAUSE):
+            turn += 1
+            passages = STEADY_PASSAGES if time.monotonic() < lost_at else LOST_PASSAGES
+            documents = f"<documents>\n<document>{passages[turn % len(passages)]}</document>\n</documents>"
+            messages = [{"role": "system", "content": documents}, {"role": "user", "content": STEADY_QUESTION}]
+            _post(sidecar, f"{STEADY_ROUTE}/v1/chat/completions", {"model": "steady", "messages": messages}, {})
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        asking.join()
+
+
+def _is_told(admin: str, metric: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{admin}/metrics", timeout=5) as answer:
+            return f"\n{metric}{{".encode() in answer.read()
+    except OSError:
+        return False
 
 
 def _post(sidecar: str, path: str, body: Mapping[str, object], headers: Mapping[str, str]) -> None:
@@ -195,7 +241,7 @@ def _read_slowly(sidecar: str, seconds: float) -> None:
 
 
 class _Odd(BaseHTTPRequestHandler):
-    """An upstream with limits under unknown names, and an endless-looking stream under /big."""
+    """An upstream with limits under unknown names, an endless-looking stream under /big, and one steady answer."""
 
     protocol_version = "HTTP/1.1"
 
@@ -204,17 +250,19 @@ class _Odd(BaseHTTPRequestHandler):
         if self.path == "/big":
             self._stream()
             return
-        said = {"role": "assistant", "content": "A lock that opens to the sea."}
+        _, _, turn = self.path.partition("?turn=")
+        content = "A lock that opens to the sea." if turn else STEADY_ANSWER
         answer = {"id": "odd", "object": "chat.completion", "model": "odd-model",
-                  "choices": [{"index": 0, "message": said, "finish_reason": "stop"}],
+                  "choices": [{"index": 0, "message": {"role": "assistant", "content": content},
+                               "finish_reason": "stop"}],
                   "usage": {"prompt_tokens": 9, "completion_tokens": 8, "total_tokens": 17}}  # fmt: skip
-        turn = int(self.path.rpartition("=")[2])
         body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
-        self.send_header("x-ratelimit-mood", "7")
-        for i in range(5):  # more names than the label `header` takes
-            self.send_header(f"x-ratelimit-mood-{5 * turn + i}", "7")
+        if turn:
+            self.send_header("x-ratelimit-mood", "7")
+            for i in range(5):  # more names than the label `header` takes
+                self.send_header(f"x-ratelimit-mood-{5 * int(turn) + i}", "7")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -286,7 +334,9 @@ def _configuration(directory: Path, port: Mapping[str, int], odd: int) -> Path:
             {"name": "chat", "prefix": "/chat", "upstream": api, "cost_per_hour": 5.0},
             {"name": "search", "prefix": "/search", "upstream": api, "contract": str(contract)},
             {"name": "odd", "prefix": "/odd", "upstream": f"http://127.0.0.1:{odd}"},
+            {"name": "steady", "prefix": STEADY_ROUTE, "upstream": f"http://127.0.0.1:{odd}"},
         ],
+        "embedder": {"cpu_share": 1.0},
         "exporters": {
             "max_series": 20_000,
             # Nobody listens on the port of the first, and the second takes nothing.
