@@ -393,7 +393,7 @@ class AnalystProcess:
         background = [asyncio.create_task(each) for each in (self._validator.run(), self._embedder.run())]
         background.append(asyncio.create_task(self._watch(runtime)))
         when_written = self._log.when_written if self._log is not None else None
-        recorded = Recorded(self._recorded_before)
+        recorded = Recorded((*self._recorded_before, *self._analyst.account().lost_lately))
         self._reloads()
         receivers: set[Receiver] = set()  # one per worker that is connected
 

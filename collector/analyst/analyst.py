@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Protocol
@@ -61,6 +61,7 @@ from collector.signals.upstream import trace_parent
 log = logging.getLogger("semhealth.analyst")
 
 MOST_LIVES = 1000  # lives of workers whose totals are told apart
+MOST_LOST_LATELY = 1000
 MAX_PENDING = 2000  # exchanges that wait for the validator or the embedder; beyond it they go unjudged
 
 
@@ -107,17 +108,29 @@ class Worker:
         self.acknowledge = acknowledge
         self.greet = greet
         self.open: dict[int, ExchangeFold] = {}
+        self.failed: set[int] = set()  # exchanges that go on and cannot be analysed
         self.boot = "unknown"
         self.number = 0
         self.vitals: ProxyVitals | None = None
         self.routes: Mapping[str, AnalysedRoute] = {}  # those of the settings by which it runs, from `connected` on
 
+    def forget(self) -> int:
+        """Drop what it has not finished telling; how many exchanges that were."""
+        running = len(self.open) + len(self.failed)
+        self.open.clear()
+        self.failed.clear()
+        return running
+
 
 class Account(Struct, frozen=True):
-    """The totals of every life of a worker, and what an analyst itself lost by reason: for the one that follows it."""
+    """The totals of every life of a worker, and what an analyst itself lost by reason: for the one that follows it.
+
+    `lost_lately` are the last exchanges among these, by boot and number: their worker may not know yet.
+    """
 
     vitals: tuple[ProxyVitals, ...] = ()
     lost: dict[str, int] = {}
+    lost_lately: tuple[tuple[str, int], ...] = ()
 
 
 def sum_of(vitals: Sequence[ProxyVitals]) -> ProxyVitals:
@@ -172,6 +185,7 @@ class Analyst:
         self._outcomes: Counter[str] = Counter()
         self._proxy: dict[str, ProxyVitals] = {}  # last vitals by boot, one per life of a worker
         self._lost: Counter[str] = Counter()
+        self._lost_lately: deque[tuple[str, int]] = deque(maxlen=MOST_LOST_LATELY)
         self._waits = retries.Waits()
         self._drift = drift.Levels()
         self._findings = Findings({name: route.findings for name, route in routes.items()})
@@ -205,9 +219,9 @@ class Analyst:
     def disconnected(self, worker: Worker) -> None:
         """The worker died or lost its connection: what it had not finished telling is lost."""
         self._workers.discard(worker)
-        if worker.open:
-            self._count_lost("proxy_lost", len(worker.open))
-            worker.open.clear()
+        running = worker.forget()
+        if running:
+            self._count_lost("proxy_lost", running)
 
     @property
     def workers(self) -> int:
@@ -246,6 +260,9 @@ class Analyst:
                     fold.response_seen(event)
             case ExchangeEnded():
                 fold = worker.open.pop(event.id, None)
+                if fold is None and event.id in worker.failed:
+                    worker.failed.remove(event.id)
+                    self._lose(worker, event.id)
                 return fold is None or self._ended(worker, fold, event)
             case ClientBlocked():
                 fold = worker.open.get(event.id)
@@ -253,6 +270,7 @@ class Analyst:
                     fold.client_blocked(event)
             case ExchangeDropped():
                 worker.open.pop(event.id, None)
+                worker.failed.discard(event.id)
             case ProxyVitals():
                 self._take_vitals(worker, event)
         return False
@@ -264,15 +282,20 @@ class Analyst:
     def _failed(self, worker: Worker, event: Event, fault: Exception) -> None:
         log.error("an exchange could not be analysed: %s (it was forwarded untouched)", type(fault).__name__)
         log.debug("analysis fault", exc_info=fault)
-        if not isinstance(event, ProxyVitals) and (
-            worker.open.pop(event.id, None) is not None or isinstance(event, ExchangeEnded | RequestSeen)
-        ):
-            self._lose(f"{worker.boot}-{event.id}")
+        if isinstance(event, ProxyVitals):
+            return
+        was_open = worker.open.pop(event.id, None) is not None
+        if isinstance(event, ExchangeEnded):
+            self._lose(worker, event.id)
+        elif was_open or isinstance(event, RequestSeen):
+            # Counted when it ends: until then its worker may die, or drop it, and count it.
+            worker.failed.add(event.id)
 
-    def _lose(self, exchange_id: str) -> None:
+    def _lose(self, worker: Worker, number: int) -> None:
         """Count an exchange as lost here, unless it was recorded before what failed."""
-        if exchange_id != self._recorded_last:
+        if f"{worker.boot}-{number}" != self._recorded_last:
             self._count_lost("analysis_failed", 1)
+            self._lost_lately.append((worker.boot, number))
             self._keep_account()
 
     # ------------------------------------------------------------ one exchange
@@ -323,7 +346,7 @@ class Analyst:
         except Exception as fault:
             log.error("an exchange could not be judged: %s (it was forwarded untouched)", type(fault).__name__)
             log.debug("judging fault", exc_info=fault)
-            self._lose(fold.id)
+            self._lose(worker, number)
         worker.acknowledge(0, [number])
 
     def _record(
@@ -404,7 +427,7 @@ class Analyst:
 
     def account(self) -> Account:
         """What is known of all workers, and what was lost here."""
-        return Account(tuple(self._proxy.values()), dict(self._lost))
+        return Account(tuple(self._proxy.values()), dict(self._lost), tuple(self._lost_lately))
 
     def go_on_from(self, account: Account) -> None:
         """Take over what an analyst before this one knew, before the first worker connects."""
@@ -417,6 +440,7 @@ class Analyst:
                 self._exporter.record(Reading("semantic_health_refused_total", float(total), (reason,)))
         for reason, total in account.lost.items():
             self._count_lost(reason, total)
+        self._lost_lately.extend(account.lost_lately)
 
     def summary(self) -> Summary:
         """Totals since the start beside what the ledger shows."""

@@ -25,7 +25,9 @@ SLICE = 0.003  # seconds of work before others have their turn
 
 
 class Recorded:
-    """Which exchanges were recorded lately, by the life of the worker that carried them, MOST_RECORDED of them."""
+    """Which exchanges were recorded or counted as lost lately, by the life of the worker that carried them,
+    MOST_RECORDED of them.
+    """
 
     def __init__(self, found: Iterable[tuple[str, int]] = ()) -> None:
         self._latest = deque(found, maxlen=MOST_RECORDED)
@@ -120,7 +122,7 @@ class Receiver(asyncio.Protocol):
 
     def hang_up(self) -> None:
         """Leave the worker to another analyst: what it has not finished telling, it counts itself."""
-        self._worker.open.clear()
+        self._worker.forget()
         if self._transport is not None:
             self._transport.close()
 
@@ -153,6 +155,6 @@ class Receiver(asyncio.Protocol):
 
     def _hang_up(self, why: str) -> None:
         log.error("hung up on a proxy worker, whose events could not be read: %s", why)
-        self._worker.open.clear()  # the worker lives and counts them itself, as `analyst_lost`
+        self._worker.forget()  # the worker lives and counts them itself, as `analyst_lost`
         if self._transport is not None:
             self._transport.abort()

@@ -217,6 +217,10 @@ async def test_what_is_lost_here_is_in_the_account_before_its_worker_is_told() -
     desk.take(*exchange(1, route="gone"), *exchange(2, WISH))
     await desk.analyst.settle(10.0)
     assert [account.lost for account, _ in desk.kept] == [{"analysis_failed": 1}, {"analysis_failed": 2}]
+    assert desk.kept[-1][0].lost_lately == ((desk.worker.boot, 1), (desk.worker.boot, 2))
+    successor = Desk()
+    successor.analyst.go_on_from(desk.kept[-1][0])
+    assert successor.analyst.account().lost_lately == desk.kept[-1][0].lost_lately
     assert [ended for _, ended in desk.kept] == [[], [1]]
     assert sorted(desk.ended) == [1, 2]
 
@@ -238,6 +242,19 @@ async def test_what_fails_after_an_exchange_was_recorded_does_not_count_it_as_lo
     await desk.analyst.settle(10.0)
     assert (len(desk.written), desk.ended) == (1, [1])
     assert desk.analyst.summary().totals.unobserved == {}
+
+
+async def test_an_exchange_that_fails_while_it_runs_is_counted_by_whoever_sees_it_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("collector.analyst.fold.ExchangeFold.response_seen", broken)
+    desk = Desk()
+    desk.take(*exchange(1)[:-1])
+    assert desk.analyst.summary().totals.unobserved == {}
+    desk.take(ExchangeDropped(1))  # which the proxy counts
+    desk.take(*exchange(2)[:-1])
+    desk.analyst.disconnected(desk.worker)
+    assert desk.analyst.summary().totals.unobserved == {"proxy_lost": 1}
 
 
 def broken(*_: object) -> None:
