@@ -148,7 +148,7 @@ def read_request(raw: bytes) -> ClientHead:
     if coding:
         framing, size = _request_coding(parts[coding + 1], is_http10)
     else:
-        framing, size = _sized(int(parts[length + 1])) if length else _NO_BODY
+        framing, size = _sized(parts[length + 1], 400) if length else _NO_BODY
         if size > MAX_LENGTH:
             raise HeadError(400, "bad_request", "the request's length has more than 63 bits")
         if is_bodyless is not None and is_bodyless != (size == 0):
@@ -338,11 +338,15 @@ def _response_framing(
     if codings:
         return ("chunked", 0) if _is_chunked(parts[codings[-1] + 1]) else ("close", 0)
     if lengths:
-        return _sized(int(parts[lengths[0] + 1]))
+        return _sized(parts[lengths[0] + 1], 502)
     return _NO_BODY if is_bodyless else ("close", 0)
 
 
-def _sized(length: int) -> tuple[Framing, int]:
+def _sized(value: bytes, refusal: int) -> tuple[Framing, int]:
+    try:
+        length = int(value)
+    except ValueError as error:  # llhttp reads no further than the first empty line
+        raise HeadError(refusal, "bad_request", "the length is no number") from error
     return ("length", length) if length else _NO_BODY
 
 

@@ -20,7 +20,7 @@ from collector.model import (
 )
 
 BATCH_BYTES = 64 * 1024  # a batch is sent when it holds so much,
-BATCH_DELAY = 0.005  # or so long after its first event
+BATCH_DELAY = 0.02  # or so long after its first event
 EVENT_SIZE = 48  # bytes that an event takes besides what it carries
 RECONNECT_DELAY = 0.2
 # Acknowledgements are read so often while some are awaited: reading each as it comes wakes the proxy once or twice a
@@ -84,11 +84,12 @@ class Ledger:
 
     def begin(self, watch: Watch, size: int, *told: Event) -> None:
         """Queue the first events of an exchange, or do without the exchange."""
-        if self._batch + size + EVENT_SIZE * len(told) > self._room:
+        batch = self._batch + size + EVENT_SIZE * len(told)
+        if batch > self._room:
             watch.unobserved = "queue_full" if self.connected else "analyst_down"
             return
         self._open[watch.id] = watch
-        self.tell(watch, size, *told)
+        self._put(batch, told)
 
     def tell(self, watch: Watch, size: int, *told: Event) -> None:
         """Queue events of an exchange that has begun, carrying `size` bytes; or give up the exchange."""
@@ -98,7 +99,7 @@ class Ledger:
         if batch > self._room:
             self._drop(watch)
             return
-        # The same as _append, without its call: this runs once per chunk.
+        # The same as _put, without its call: this runs once per chunk.
         self._batch = batch
         events = self._events
         if not events:
@@ -120,7 +121,7 @@ class Ledger:
     def report(self, vitals: ProxyVitals) -> None:
         """Queue the totals; left out when the queue is full, since the next ones say all that they say."""
         if self._batch + 4 * EVENT_SIZE <= self._room:
-            self._append(vitals, 3 * EVENT_SIZE)
+            self._put(self._batch + 3 * EVENT_SIZE, (vitals,))
 
     def take_batch(self) -> list[Event]:
         """All events that wait; their bytes stay counted until the batch is acknowledged."""
@@ -178,19 +179,18 @@ class Ledger:
         self.unobserved["analyst_lost"] += len(self._in_doubt) - len(known)
         self._in_doubt.clear()
 
-    def _append(self, event: Event, size: int) -> None:
-        events = self._events
-        events.append(event)
-        self._batch += size
-        if self._batch >= BATCH_BYTES:
-            self._hurry()
-        elif len(events) == 1:
+    def _put(self, batch: int, told: tuple[Event, ...]) -> None:
+        self._batch = batch
+        if not self._events:
             self._wake()
+        self._events += told
+        if batch >= BATCH_BYTES:
+            self._hurry()
 
     def _drop(self, watch: Watch) -> None:
         watch.unobserved = "queue_full"
         del self._open[watch.id]
-        self._append(ExchangeDropped(watch.id), EVENT_SIZE)
+        self._put(self._batch + EVENT_SIZE, (ExchangeDropped(watch.id),))
 
 
 class Tap(Ledger):
