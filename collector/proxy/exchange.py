@@ -391,12 +391,16 @@ class Exchange(Watch):
         self._client.resume(UPSTREAM_FULL)
 
     def _read_answer(self, data: bytes) -> None:
-        read_at = self._plane.monotonic()
+        plane = self._plane
+        read_at = plane.monotonic()
         asked = self._asked
-        searched = max(0, len(self._unread) - 3)
-        data = self._unread + data
+        most = plane.settings.max_head
+        searched = 0
+        if self._unread:
+            searched = max(0, len(self._unread) - 3)
+            data = self._unread + data
         while (end := data.find(END, searched) + len(END)) >= len(END):
-            if end > self._plane.settings.max_head:
+            if end > most:
                 break
             searched = 0
             try:
@@ -413,7 +417,7 @@ class Exchange(Watch):
             if not asked.is_http10:
                 self._client.send(forwarded_response(answer, hide_load=asked.hides_load))
         self._unread = data
-        if len(data) > self._plane.settings.max_head or has_bare_line_feed(data):
+        if len(data) > most or has_bare_line_feed(data):
             self._answer_is_broken()
 
     def _begin_answer(self, answer: UpstreamHead, rest: bytes, read_at: float) -> None:
@@ -461,7 +465,10 @@ class Exchange(Watch):
         self._sent = None
         if self._timer is not None:
             self._stop_waiting()
-        self._client.send(forwarded_response(answer, close=self._closes, hide_load=self._asked.hides_load) + content)
+        sent = answer.forwarded
+        if self._closes or self._asked.hides_load:
+            sent = forwarded_response(answer, close=self._closes, hide_load=self._asked.hides_load)
+        self._client.send(sent + content)
         at = plane.monotonic()
         self._added += at - read_at
         forwarded_at = self._seen_at if self._forwarded_at is None else self._forwarded_at

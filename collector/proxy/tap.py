@@ -20,7 +20,7 @@ from collector.model import (
 )
 
 BATCH_BYTES = 64 * 1024  # a batch is sent when it holds so much,
-BATCH_DELAY = 0.02  # or so long after its first event
+BATCH_DELAY = 0.005  # or so long after its first event
 EVENT_SIZE = 48  # bytes that an event takes besides what it carries
 RECONNECT_DELAY = 0.2
 # Acknowledgements are read so often while some are awaited: reading each as it comes wakes the proxy once or twice a

@@ -304,7 +304,12 @@ def test_connections_to_an_upstream_that_get_no_descriptor_are_a_502_and_no_more
 
 
 def _descriptors(pid: int) -> int:
-    return max(map(int, os.listdir(f"/proc/{pid}/fd"))) + 1
+    """How many a process has, once none of them comes or goes: a connection that looked for the port may just close."""
+    before: list[str] = []
+    while (now := sorted(os.listdir(f"/proc/{pid}/fd"))) != before:
+        before = now
+        time.sleep(0.2)
+    return max(map(int, now)) + 1
 
 
 def _all_of(stream: socket.socket) -> bytes:
