@@ -20,7 +20,8 @@ from collector.model import (
 )
 
 BATCH_BYTES = 64 * 1024  # a batch is sent when it holds so much,
-BATCH_DELAY = 0.005  # or so long after its first event
+BATCH_DELAY = 0.02  # or so many seconds after its first event, since a batch wakes the analyst,
+END_DELAY = 0.005  # or after the first end in it: judging many at once would hold up others on the analyst's core
 EVENT_SIZE = 48  # bytes that an event takes besides what it carries
 RECONNECT_DELAY = 0.2
 # Acknowledgements are read so often while some are awaited: reading each as it comes wakes the proxy once or twice a
@@ -208,6 +209,7 @@ class Tap(Ledger):
         self._in = bytearray()
         self._waits_to_write = False
         self._timer: asyncio.TimerHandle | None = None
+        self._is_soon = False  # an end waits, so that the timer is set to END_DELAY
         self._listener: asyncio.TimerHandle | None = None  # None: the socket is watched, since nothing is awaited
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
@@ -231,6 +233,13 @@ class Tap(Ledger):
         self.connect()
         self.report(self._vitals())
 
+    def end(self, watch: Watch, event: ExchangeEnded) -> None:
+        super().end(watch, event)
+        if not self._is_soon and self._timer is not None:
+            self._is_soon = True
+            self._timer.cancel()
+            self._timer = self._loop.call_later(END_DELAY, self.flush)
+
     async def close(self, patience: float) -> None:
         """Tell the last totals, wait at most `patience` seconds for acknowledgements, and hang up."""
         if self._socket is not None:
@@ -253,6 +262,7 @@ class Tap(Ledger):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._is_soon = False
         if self._socket is None:
             return
         events = self.take_batch()
