@@ -20,6 +20,7 @@ from collector.proxy.heads import (
 )
 from collector.proxy.peer import is_held
 from collector.proxy.plane import MOST_TURNED_AWAY, Plane, report_fault
+from collector.proxy.prepared import Prepared, Remembered, prepare, remembered
 from collector.proxy.routes import Destination
 from collector.proxy.signed import SignedExchange, why_unsigned
 
@@ -53,6 +54,7 @@ class ClientConnection(asyncio.Protocol):
         "_paused",
         "_paused_timer",
         "_plane",
+        "_remembered",
         "_rest",
         "_searched",
         "_timer",
@@ -67,6 +69,7 @@ class ClientConnection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._rest = b""  # bytes that belong to no exchange yet; at most max_head, or HELD_BYTES and one read
         self._searched = 0
+        self._remembered: Remembered | None = None  # the last request
         self._paused = 0  # reasons, see exchange
         self._eof = False
         self._closing = False  # nothing more is answered; what arrives is dropped
@@ -264,11 +267,17 @@ class ClientConnection(asyncio.Protocol):
             return self._wait_for_head(rest)
         self._searched = 0
         self._rest = b""
+        raw, rest = rest[:end], rest[end:]
+        last = self._remembered
+        asked = None if last is None or self._plane.draining else last.again(raw)
+        if asked is not None:
+            self._begin(asked, rest)
+            return True
         try:
-            head = read_request(rest[:end])
+            head = read_request(raw)
         except HeadError as error:
             return self._refuse(Problem(error.status, error.reason, error.message), error.reason)
-        self._begin(head, rest[end:])
+        self._receive(head, rest)
         return True
 
     def _wait_for_head(self, rest: bytes) -> bool:
@@ -284,7 +293,8 @@ class ClientConnection(asyncio.Protocol):
         self._searched = max(0, len(rest) - 3)
         return False
 
-    def _begin(self, head: ClientHead, rest: bytes) -> None:
+    def _receive(self, head: ClientHead, rest: bytes) -> None:
+        """A request that was read: find out who is to have it."""
         plane = self._plane
         if head.target.startswith(HEALTH_PREFIX):
             self._answer_health(head, rest)
@@ -297,13 +307,19 @@ class ClientConnection(asyncio.Protocol):
         elif destination.sign is not None:
             self._begin_signed(head, destination, rest)
         else:
-            self._exchange = Exchange(plane, self, head, destination)
-            self._exchange.begin(rest)
+            asked = prepare(head, destination, rewrites_trace=plane.settings.trace_parent)
+            self._begin(asked, rest)
+            self._remembered = remembered(asked)
+
+    def _begin(self, asked: Prepared, rest: bytes) -> None:
+        self._exchange = exchange = Exchange(self._plane, self, asked)
+        exchange.begin(rest)
 
     def _begin_signed(self, head: ClientHead, destination: Destination, rest: bytes) -> None:
         problem = why_unsigned(self._plane, head)
         if problem is None:
-            self._exchange = SignedExchange(self._plane, self, head, destination)
+            asked = prepare(head, destination, rewrites_trace=self._plane.settings.trace_parent)
+            self._exchange = SignedExchange(self._plane, self, asked)
             self._exchange.begin(rest)
         else:
             self._refuse(problem, problem.type, bodyless=head.method == b"HEAD")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import socket
 import ssl
 from typing import Protocol
@@ -13,23 +12,20 @@ from collector.proxy.answers import Problem, problem_answer
 from collector.proxy.bodies import NO_BODY, Body, BodyError, EndlessBody, UnchunkedBody, body_of
 from collector.proxy.heads import (
     END,
-    ClientHead,
     HeadError,
     UpstreamHead,
-    asks_for_load,
-    forwarded_request,
     forwarded_response,
     has_bare_line_feed,
-    has_trace_parent,
     read_response,
 )
 from collector.proxy.outbound import ForwardProxyError
 from collector.proxy.plane import Plane, report_fault
-from collector.proxy.routes import Destination
+from collector.proxy.prepared import Prepared
 from collector.proxy.tap import Watch
 from collector.proxy.upstream_side import UpstreamConnection, connect
 
 HELD_BYTES = 256 * 1024  # of a request, kept while connecting, and for the one repetition on a stale connection
+UPLOAD_PATIENCE = 10.0  # seconds without a byte of an upload whose answer is complete, after which it is given up
 
 # Why the client is not read at the moment; reasons add up. Plain numbers: an operation on an IntFlag takes 1 µs.
 UPSTREAM_FULL = 1  # the upstream does not take more of the request
@@ -61,7 +57,7 @@ class Exchange(Watch):
     __slots__ = (
         "_added",
         "_answer",
-        "_asks_load",
+        "_asked",
         "_body",
         "_client",
         "_client_waited_from",
@@ -70,7 +66,7 @@ class Exchange(Watch):
         "_connecting",
         "_ended",
         "_forwarded_at",
-        "_head",
+        "_is_answered",
         "_is_half_closed",
         "_is_pooled",
         "_is_tunnel",
@@ -86,16 +82,15 @@ class Exchange(Watch):
         "request_done",
     )
 
-    def __init__(self, plane: Plane, client: Client, head: ClientHead, destination: Destination) -> None:
+    def __init__(self, plane: Plane, client: Client, asked: Prepared) -> None:
         super().__init__(plane.next_id())
+        self._seen_at = plane.monotonic()
         self._plane = plane
         self._client = client
-        self._head = head
-        self.destination = destination
-        # The sidecar asks for the load, and not the client: then the report is not for the client.
-        self._asks_load = bool(destination.load_request) and not asks_for_load(head)
+        self._asked = asked
+        self.destination = asked.destination
         self._request: Body = NO_BODY
-        self.request_done = head.framing == "none"
+        self.request_done = asked.framing == "none"
         self._upstream: UpstreamConnection | None = None
         self._is_pooled = False
         self._sent: list[bytes] | None = []  # the request so far, while it may have to be (re)sent; at most HELD_BYTES
@@ -106,11 +101,11 @@ class Exchange(Watch):
         self._unread = b""  # an answer's head that is not complete; at most `max_head`
         self._answer: UpstreamHead | None = None
         self._body: Body = NO_BODY
+        self._is_answered = False  # the answer is complete, the upload is not
         self._is_tunnel = False
         self._is_half_closed = False  # one side of a tunnel sends no more
         self._closes = False  # the client was told that its connection ends with this answer
         self._ended = False
-        self._seen_at = plane.monotonic()
         self._forwarded_at: float | None = None
         self._added = 0.0
         self._client_waited_from = self._seen_at
@@ -119,31 +114,31 @@ class Exchange(Watch):
         """Forward the head, and what of the body came with it; what belongs to the next request is given back."""
         plane = self._plane
         plane.in_flight += 1
-        head = self._head
-        span_id = None
-        if plane.settings.trace_parent and has_trace_parent(head):
-            span_id = secrets.token_hex(8).encode()
-        destination = self.destination
-        parent = None if span_id is None else span_id.decode()
-        seen = RequestSeen(self.id, self._seen_at, plane.clock.wall(), destination.route, head.raw, parent)
+        asked = self._asked
+        body = rest
         try:
-            self._request, taken = body_of(head.framing, head.length, rest)
+            self._request, taken = body_of(asked.framing, asked.length, rest)
         except BodyError:
-            plane.tap.begin(self, len(head.raw), seen)
+            self._tell_request(b"")
             self._request_is_broken()
             return
         self.request_done = self._request.done
-        body = rest
         if taken < len(rest):
             self._client.hold(rest[taken:])
             body = rest[:taken]
+        try:
+            self._launch(asked.sent, body)
+        finally:  # now that the upstream has it
+            self._tell_request(body)
+
+    def _tell_request(self, body: bytes) -> None:
+        plane, asked = self._plane, self._asked
+        at = self._seen_at
+        seen = RequestSeen(self.id, at, plane.clock.wall(), self.destination.route, asked.raw, asked.span_id)
         if body:
-            plane.tap.begin(self, len(head.raw) + taken, seen, BytesSeen(self.id, self._seen_at, False, body))
+            plane.tap.begin(self, len(asked.raw) + len(body), seen, BytesSeen(self.id, at, False, body))
         else:
-            plane.tap.begin(self, len(head.raw), seen)
-        added = destination.load_request if self._asks_load else b""
-        host = destination.host_line(head.raw) if destination.preserves_host else destination.host
-        self._launch(forwarded_request(head, destination.target(head.target), host, span_id, added), body)
+            plane.tap.begin(self, len(asked.raw), seen)
 
     def _launch(self, head: bytes, body: bytes) -> None:
         """Send what there is of the request, over a pooled connection or a new one."""
@@ -177,7 +172,9 @@ class Exchange(Watch):
                 data = data[:taken]
             if data:
                 self._forward(data)
-            if self._request.done:
+            if self._is_answered:
+                self._go_on_with_upload()
+            elif self._request.done:
                 self._start_waiting()
 
     @property
@@ -198,7 +195,7 @@ class Exchange(Watch):
 
     def client_gone(self) -> None:
         """The client closed or was lost: the upstream stops at once, since tokens cost money."""
-        self._end("complete" if self._is_tunnel else "client_disconnect")
+        self._end("complete" if self._is_tunnel or self._is_answered else "client_disconnect")
 
     def client_unblocked(self, since: float) -> None:
         """The client reads again, having read nothing since then."""
@@ -224,7 +221,9 @@ class Exchange(Watch):
         return taken
 
     def _request_is_broken(self) -> None:
-        if self._answer is None:
+        if self._is_answered:
+            self._finish()
+        elif self._answer is None:
             problem = Problem(400, "bad_request", "the request's chunked coding is broken")
             self._answer_with("client_disconnect", problem, linger=True)
         else:
@@ -331,6 +330,9 @@ class Exchange(Watch):
             return
         is_surplus = taken < len(data)
         if is_surplus:
+            if self._is_answered:
+                self._finish()
+                return
             data = data[:taken]
         self._client.send(body.content() if isinstance(body, UnchunkedBody) else data)
         at = self._plane.monotonic()
@@ -358,6 +360,8 @@ class Exchange(Watch):
                 self._client.break_off(reset=True)
             else:
                 self._client.exchange_over(keep=False)
+        elif self._is_answered:
+            self._finish()
         elif self._answer is not None:
             if isinstance(self._body, EndlessBody) and not reset:
                 self._complete(reusable=False)
@@ -387,16 +391,20 @@ class Exchange(Watch):
         self._client.resume(UPSTREAM_FULL)
 
     def _read_answer(self, data: bytes) -> None:
-        read_at = self._plane.monotonic()
-        head = self._head
-        searched = max(0, len(self._unread) - 3)
-        data = self._unread + data
+        plane = self._plane
+        read_at = plane.monotonic()
+        asked = self._asked
+        most = plane.settings.max_head
+        searched = 0
+        if self._unread:
+            searched = max(0, len(self._unread) - 3)
+            data = self._unread + data
         while (end := data.find(END, searched) + len(END)) >= len(END):
-            if end > self._plane.settings.max_head:
+            if end > most:
                 break
             searched = 0
             try:
-                answer = read_response(data[:end], head.method, to_http10=head.is_http10)
+                answer = read_response(data[:end], asked.method, to_http10=asked.is_http10)
             except HeadError:
                 self._answer_is_broken()
                 return
@@ -406,20 +414,20 @@ class Exchange(Watch):
                 self._begin_answer(answer, data, read_at)
                 return
             self._sent = None
-            if not head.is_http10:
-                self._client.send(forwarded_response(answer, hide_load=self._asks_load))
+            if not asked.is_http10:
+                self._client.send(forwarded_response(answer, hide_load=asked.hides_load))
         self._unread = data
-        if len(data) > self._plane.settings.max_head or has_bare_line_feed(data):
+        if len(data) > most or has_bare_line_feed(data):
             self._answer_is_broken()
 
     def _begin_answer(self, answer: UpstreamHead, rest: bytes, read_at: float) -> None:
         if answer.status == 101:
             self._begin_tunnel(answer, rest, read_at)
             return
-        head = self._head
+        asked = self._asked
         part = content = rest
         try:
-            if head.is_http10 and answer.framing == "chunked":
+            if asked.is_http10 and answer.framing == "chunked":
                 body: Body = (unchunked := UnchunkedBody())
                 taken = unchunked.take(rest) if rest else 0
                 part, content = rest[:taken], unchunked.content()
@@ -431,7 +439,7 @@ class Exchange(Watch):
             self._answer_is_broken()
             return
         self._body = body
-        self._closes = head.wants_close or answer.framing == "close" or not self.request_done or self._plane.draining
+        self._closes = asked.wants_close or answer.framing == "close" or not self.request_done or self._plane.draining
         self._pass_on(answer, part, content, read_at)
         if body.done:
             self._complete(reusable=taken == len(rest))
@@ -439,7 +447,7 @@ class Exchange(Watch):
             self._client.pause(EARLY_ANSWER)
 
     def _begin_tunnel(self, answer: UpstreamHead, rest: bytes, read_at: float) -> None:
-        if not self._head.wants_upgrade:
+        if not self._asked.wants_upgrade:
             self._answer_is_broken()
             return
         self._body, self._is_tunnel = EndlessBody(), True
@@ -457,7 +465,10 @@ class Exchange(Watch):
         self._sent = None
         if self._timer is not None:
             self._stop_waiting()
-        self._client.send(forwarded_response(answer, close=self._closes, hide_load=self._asks_load) + content)
+        sent = answer.forwarded
+        if self._closes or self._asked.hides_load:
+            sent = forwarded_response(answer, close=self._closes, hide_load=self._asked.hides_load)
+        self._client.send(sent + content)
         at = plane.monotonic()
         self._added += at - read_at
         forwarded_at = self._seen_at if self._forwarded_at is None else self._forwarded_at
@@ -469,19 +480,38 @@ class Exchange(Watch):
             plane.tap.tell(self, len(raw), seen)
 
     def _complete(self, *, reusable: bool) -> None:
+        """The answer has ended. An upstream that answered early reads on, so that the upload goes on with it."""
         answer = self._answer
         assert answer is not None  # noqa: S101 - called once it was read
+        if not self.request_done and reusable and answer.status < 400 and not self._asked.is_http10:
+            self._is_answered = True
+            self._body = NO_BODY
+            self._go_on_with_upload()
+            return
         close = self._closes or not self.request_done or self._plane.draining
         keeps = reusable and self.request_done and answer.keeps_alive
         self._end("complete", keep_upstream=keeps)
         self._client.exchange_over(keep=not close, linger=not self.request_done)
+
+    def _go_on_with_upload(self) -> None:
+        """The answer is complete: wait for the rest of the upload, as long as some of it comes."""
+        if self.request_done:
+            self._finish()
+        else:
+            self._stop_waiting()
+            self._timer = self._plane.loop.call_later(UPLOAD_PATIENCE, self._finish)
+
+    def _finish(self) -> None:
+        """The answer was complete before; now the upload is, or nobody wants it any more."""
+        self._end("complete")
+        self._client.exchange_over(keep=False, linger=not self.request_done)
 
     # ------------------------------------------------------------ the end
 
     def cut(self) -> None:
         """End both sides now: the deadline of a shutdown has passed, or the sidecar met a fault of its own."""
         if not self._ended:
-            self._end("shutdown")
+            self._end("complete" if self._is_answered else "shutdown")
             self._client.break_off(reset=True)
 
     def _answer_is_broken(self) -> None:
@@ -496,8 +526,8 @@ class Exchange(Watch):
         if how != "client_disconnect":
             self._plane.complain(self.destination.route, problem.message)
         linger = linger or not self.request_done
-        close = linger or self._head.wants_close or self._plane.draining
-        self._client.send(problem_answer(problem, bodyless=self._head.method == b"HEAD", close=close))
+        close = linger or self._asked.wants_close or self._plane.draining
+        self._client.send(problem_answer(problem, bodyless=self._asked.method == b"HEAD", close=close))
         if self._forwarded_at is None:
             self._added += self._plane.monotonic() - self._seen_at
         self._end(how, status=problem.status)
@@ -528,8 +558,8 @@ class Exchange(Watch):
         if keep_upstream and not upstream.is_full and upstream.is_usable():
             upstream.resume()
             plane.pool.put(upstream)
-        elif self._is_tunnel and how == "complete":
-            upstream.close()
+        elif how == "complete" and (self._is_tunnel or (self._is_answered and self.request_done)):
+            upstream.close()  # once it has all that was sent
         else:
             upstream.abort()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -97,10 +98,7 @@ class UpstreamHead(Struct, frozen=True, gc=False):
 class _Completion:
     """What llhttp calls when a message is complete: after the head, that there is no body."""
 
-    __slots__ = ("complete",)
-
-    def __init__(self) -> None:
-        self.complete = False
+    complete = False
 
     def on_message_complete(self) -> None:
         self.complete = True
@@ -148,7 +146,7 @@ def read_request(raw: bytes) -> ClientHead:
     if coding:
         framing, size = _request_coding(parts[coding + 1], is_http10)
     else:
-        framing, size = _sized(int(parts[length + 1])) if length else _NO_BODY
+        framing, size = _sized(parts[length + 1], 400) if length else _NO_BODY
         if size > MAX_LENGTH:
             raise HeadError(400, "bad_request", "the request's length has more than 63 bits")
         if is_bodyless is not None and is_bodyless != (size == 0):
@@ -238,30 +236,32 @@ def read_response(raw: bytes, method: bytes, *, to_http10: bool = False) -> Upst
     version, digits = line.groups()
     status = int(digits)
     parts = _RESPONSE_LINES.split(raw)
-    lengths: list[int] = []
-    codings: list[int] = []
-    connections: list[int] = []
-    upgrades: list[int] = []
-    others: list[int] = []
+    lengths: tuple[int, ...] = ()
+    codings: tuple[int, ...] = ()
+    connections: tuple[int, ...] = ()
+    upgrades: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
     for at in range(1, len(parts), 3):
         match parts[at].lower():
             case b"\r\ncontent-length:":
-                lengths.append(at)
+                lengths += (at,)
             case b"\r\ntransfer-encoding:":
-                codings.append(at)
+                codings += (at,)
             case b"\r\nconnection:":
-                connections.append(at)
+                connections += (at,)
             case b"\r\nupgrade:":
-                upgrades.append(at)
+                upgrades += (at,)
             case b"\r\ntrailer:" if not to_http10:
                 pass
             case _:
-                others.append(at)
+                others += (at,)
+    forwarded = raw
     if len(lengths) + len(codings) < 2:
         is_bodyless = _validate_response(raw)
     else:
-        _say_framing_once(parts, lengths, codings)
-        is_bodyless = _validate_response(b"".join(parts))
+        lengths, codings = _say_framing_once(parts, lengths, codings)
+        forwarded = b"".join(parts)
+        is_bodyless = _validate_response(forwarded)
     framing, size = _response_framing(status, method, is_bodyless, parts, lengths, codings)
     listed = _listed(parts, connections) if connections else _NOTHING
     if codings and to_http10:
@@ -269,14 +269,16 @@ def read_response(raw: bytes, method: bytes, *, to_http10: bool = False) -> Upst
     if others or connections or upgrades:
         _cut(parts, others)
         _cut_connection(parts, connections, upgrades, is_upgrade=status == 101)
-    forwarded = b"".join(parts)
+        forwarded = b"".join(parts)
+        if not listed <= _NEVER_LISTED:
+            forwarded = _without_listed(forwarded, listed)
     return UpstreamHead(
         raw,
         status,
         framing,
         size,
         version == b"1" and b"close" not in listed and framing != "close",
-        forwarded if listed <= _NEVER_LISTED else _without_listed(forwarded, listed),
+        forwarded,
     )
 
 
@@ -331,29 +333,48 @@ def _request_coding(value: bytes, is_http10: bool) -> tuple[Framing, int]:
 
 
 def _response_framing(
-    status: int, method: bytes, is_bodyless: bool, parts: list[bytes], lengths: list[int], codings: list[int]
+    status: int,
+    method: bytes,
+    is_bodyless: bool,
+    parts: list[bytes],
+    lengths: Sequence[int],
+    codings: Sequence[int],
 ) -> tuple[Framing, int]:
     if method == b"HEAD" or status < 200 or status in _BODYLESS:
         return _NO_BODY
     if codings:
         return ("chunked", 0) if _is_chunked(parts[codings[-1] + 1]) else ("close", 0)
     if lengths:
-        return _sized(int(parts[lengths[0] + 1]))
+        return _sized(parts[lengths[0] + 1], 502)
     return _NO_BODY if is_bodyless else ("close", 0)
 
 
-def _sized(length: int) -> tuple[Framing, int]:
+def _sized(value: bytes, refusal: int) -> tuple[Framing, int]:
+    try:
+        length = int(value)
+    except ValueError as error:  # llhttp reads no further than the first empty line
+        raise HeadError(refusal, "bad_request", "the length is no number") from error
     return ("length", length) if length else _NO_BODY
 
 
-def _say_framing_once(parts: list[bytes], lengths: list[int], codings: list[int]) -> None:
-    """Cut what repeats itself; with both, Transfer-Encoding counts and Content-Length goes (RFC 9112, 6.3)."""
-    for said in (codings, lengths):
-        repeated = [at for at in said[1:] if parts[at + 1].strip(b" \t") == parts[said[0] + 1].strip(b" \t")]
-        said[:] = [at for at in said if at not in repeated]
-        _cut(parts, repeated)
+def _say_framing_once(
+    parts: list[bytes], lengths: Sequence[int], codings: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Cut what repeats itself; with both, Transfer-Encoding counts and Content-Length goes (RFC 9112, 6.3).
+
+    What is left of both.
+    """
+    lengths, codings = _cut_repeated(parts, lengths), _cut_repeated(parts, codings)
     if codings:
         _cut(parts, lengths)
+    return lengths, codings
+
+
+def _cut_repeated(parts: list[bytes], said: Sequence[int]) -> tuple[int, ...]:
+    repeated = [at for at in said[1:] if parts[at + 1].strip(b" \t") == parts[said[0] + 1].strip(b" \t")]
+    left = tuple(at for at in said if at not in repeated)
+    _cut(parts, repeated)
+    return left
 
 
 def _is_chunked(value: bytes) -> bool:
@@ -371,7 +392,7 @@ def _origin_form(target: bytes) -> bytes:
     return rest if rest[:1] == b"/" else b"/" + rest
 
 
-def _listed(parts: list[bytes], names: list[int]) -> frozenset[bytes]:
+def _listed(parts: list[bytes], names: Sequence[int]) -> frozenset[bytes]:
     """The words that these lines list, in lower case."""
     return _split(parts[names[0] + 1] if len(names) == 1 else b",".join([parts[at + 1] for at in names]))
 
@@ -381,11 +402,13 @@ def _split(value: bytes) -> frozenset[bytes]:
     return frozenset([token.strip(b" \t").lower() for token in value.split(b",")])
 
 
-def _offers_http2(parts: list[bytes], upgrades: list[int]) -> bool:
+def _offers_http2(parts: list[bytes], upgrades: Sequence[int]) -> bool:
     return any(token.startswith((b"h2", b"http/2")) for token in _listed(parts, upgrades))
 
 
-def _cut_connection(parts: list[bytes], connections: list[int], upgrades: list[int], *, is_upgrade: bool) -> None:
+def _cut_connection(
+    parts: list[bytes], connections: Sequence[int], upgrades: Sequence[int], *, is_upgrade: bool
+) -> None:
     """Cut the lines that speak of this hop; an upgrade keeps its own two words."""
     _cut(parts, connections)
     if not is_upgrade:
@@ -394,7 +417,7 @@ def _cut_connection(parts: list[bytes], connections: list[int], upgrades: list[i
         parts[connections[0]], parts[connections[0] + 1] = b"\r\nConnection:", b" Upgrade"
 
 
-def _cut(parts: list[bytes], names: list[int]) -> None:
+def _cut(parts: list[bytes], names: Sequence[int]) -> None:
     for at in names:
         parts[at] = parts[at + 1] = b""
 

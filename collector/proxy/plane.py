@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import itertools
 import logging
 import ssl
 import traceback
@@ -67,13 +69,10 @@ class Plane:
         self.draining = False
         self.heir: Heir | None = None  # where connections are handed on, once this worker gives way
         self.lag = 0.0
-        self._last = 0
+        self.starved = 0  # how often a connection waited since no descriptor or memory was left for it
+        self.next_id = itertools.count(1).__next__  # of the next exchange; they grow over the life of the worker
         self._complained: dict[str, float] = {}
-
-    def next_id(self) -> int:
-        """The number of the next exchange; they grow over the life of the worker."""
-        self._last += 1
-        return self._last
+        self._starvation_told = -SAY_AGAIN
 
     def complain(self, route: str, what: str) -> None:
         """Say in one line what is wrong with a route's upstream, at most once in SAY_AGAIN seconds each."""
@@ -82,6 +81,17 @@ class Plane:
         if said is None or now - said >= SAY_AGAIN:
             self._complained[route] = now  # bounded by the routes
             LOG.warning("route %s: %s; requests are answered with an error that names semhealth", route, what)
+
+    def count_starvation(self, error: OSError) -> None:
+        """A connection waits, since none can be accepted; said at most once in SAY_AGAIN seconds."""
+        self.starved += 1
+        now = self.monotonic()
+        if now - self._starvation_told >= SAY_AGAIN:
+            self._starvation_told = now
+            LOG.warning(
+                "new connections wait, they cannot be accepted: %s (tried in vain %d times so far); raise the limit of "
+                "open files", errno.errorcode.get(error.errno or 0, type(error).__name__), self.starved
+            )  # fmt: skip
 
     def vitals(self) -> ProxyVitals:
         """The totals as they stand; the worst lag since they were last asked for."""

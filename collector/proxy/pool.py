@@ -54,8 +54,10 @@ class Pool:
             connection.abort()
             return
         connection.idle_since = now
-        kept = self._kept.setdefault(connection.origin, deque())
-        if len(kept) >= self._size:
+        kept = self._kept.get(connection.origin)
+        if kept is None:
+            kept = self._kept[connection.origin] = deque()
+        elif len(kept) >= self._size:
             kept.popleft().abort()
         kept.append(connection)
         if self._timer is None:

@@ -22,7 +22,7 @@ Sign = Callable[[bytes, bytes, float], bytes]  # head, body and Unix seconds →
 _SEGMENT_ENDS = frozenset([b"", b"/", b"?", b"#"])
 
 
-class Origin(Struct, frozen=True):
+class Origin(Struct, frozen=True, cache_hash=True):
     """Where to connect, and through which proxy. Connections to one origin are shared by all routes that lead there."""
 
     scheme: Literal["http", "https"]

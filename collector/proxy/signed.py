@@ -9,7 +9,7 @@ from collector.proxy.answers import Problem
 from collector.proxy.exchange import Client, Exchange
 from collector.proxy.heads import ClientHead
 from collector.proxy.plane import Plane
-from collector.proxy.routes import Destination
+from collector.proxy.prepared import Prepared
 from collector.proxy.upstream_side import UpstreamConnection
 
 MAX_BODY = 4 * 1024 * 1024  # bytes of a body that is held to be signed
@@ -38,11 +38,11 @@ class SignedExchange(Exchange):
 
     __slots__ = ("_held", "_pieces", "_unsigned")
 
-    def __init__(self, plane: Plane, client: Client, head: ClientHead, destination: Destination) -> None:
-        super().__init__(plane, client, head, destination)
+    def __init__(self, plane: Plane, client: Client, asked: Prepared) -> None:
+        super().__init__(plane, client, asked)
         self._unsigned: bytes | None = None  # the head, while it waits for its body
         self._pieces: list[bytes] = []
-        self._held = head.length
+        self._held = asked.length
         plane.held += self._held
 
     def from_client(self, data: bytes) -> None:

@@ -20,7 +20,8 @@ from collector.model import (
 )
 
 BATCH_BYTES = 64 * 1024  # a batch is sent when it holds so much,
-BATCH_DELAY = 0.005  # or so long after its first event
+BATCH_DELAY = 0.02  # or so many seconds after its first event, since a batch wakes the analyst,
+END_DELAY = 0.005  # or after the first end in it: judging many at once would hold up others on the analyst's core
 EVENT_SIZE = 48  # bytes that an event takes besides what it carries
 RECONNECT_DELAY = 0.2
 # Acknowledgements are read so often while some are awaited: reading each as it comes wakes the proxy once or twice a
@@ -84,11 +85,12 @@ class Ledger:
 
     def begin(self, watch: Watch, size: int, *told: Event) -> None:
         """Queue the first events of an exchange, or do without the exchange."""
-        if self._batch + size + EVENT_SIZE * len(told) > self._room:
+        batch = self._batch + size + EVENT_SIZE * len(told)
+        if batch > self._room:
             watch.unobserved = "queue_full" if self.connected else "analyst_down"
             return
         self._open[watch.id] = watch
-        self.tell(watch, size, *told)
+        self._put(batch, told)
 
     def tell(self, watch: Watch, size: int, *told: Event) -> None:
         """Queue events of an exchange that has begun, carrying `size` bytes; or give up the exchange."""
@@ -98,7 +100,7 @@ class Ledger:
         if batch > self._room:
             self._drop(watch)
             return
-        # The same as _append, without its call: this runs once per chunk.
+        # The same as _put, without its call: this runs once per chunk.
         self._batch = batch
         events = self._events
         if not events:
@@ -120,7 +122,7 @@ class Ledger:
     def report(self, vitals: ProxyVitals) -> None:
         """Queue the totals; left out when the queue is full, since the next ones say all that they say."""
         if self._batch + 4 * EVENT_SIZE <= self._room:
-            self._append(vitals, 3 * EVENT_SIZE)
+            self._put(self._batch + 3 * EVENT_SIZE, (vitals,))
 
     def take_batch(self) -> list[Event]:
         """All events that wait; their bytes stay counted until the batch is acknowledged."""
@@ -178,19 +180,18 @@ class Ledger:
         self.unobserved["analyst_lost"] += len(self._in_doubt) - len(known)
         self._in_doubt.clear()
 
-    def _append(self, event: Event, size: int) -> None:
-        events = self._events
-        events.append(event)
-        self._batch += size
-        if self._batch >= BATCH_BYTES:
-            self._hurry()
-        elif len(events) == 1:
+    def _put(self, batch: int, told: tuple[Event, ...]) -> None:
+        self._batch = batch
+        if not self._events:
             self._wake()
+        self._events += told
+        if batch >= BATCH_BYTES:
+            self._hurry()
 
     def _drop(self, watch: Watch) -> None:
         watch.unobserved = "queue_full"
         del self._open[watch.id]
-        self._append(ExchangeDropped(watch.id), EVENT_SIZE)
+        self._put(self._batch + EVENT_SIZE, (ExchangeDropped(watch.id),))
 
 
 class Tap(Ledger):
@@ -208,6 +209,7 @@ class Tap(Ledger):
         self._in = bytearray()
         self._waits_to_write = False
         self._timer: asyncio.TimerHandle | None = None
+        self._is_soon = False  # an end waits, so that the timer is set to END_DELAY
         self._listener: asyncio.TimerHandle | None = None  # None: the socket is watched, since nothing is awaited
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
@@ -231,6 +233,13 @@ class Tap(Ledger):
         self.connect()
         self.report(self._vitals())
 
+    def end(self, watch: Watch, event: ExchangeEnded) -> None:
+        super().end(watch, event)
+        if not self._is_soon and self._timer is not None:
+            self._is_soon = True
+            self._timer.cancel()
+            self._timer = self._loop.call_later(END_DELAY, self.flush)
+
     async def close(self, patience: float) -> None:
         """Tell the last totals, wait at most `patience` seconds for acknowledgements, and hang up."""
         if self._socket is not None:
@@ -253,6 +262,7 @@ class Tap(Ledger):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._is_soon = False
         if self._socket is None:
             return
         events = self.take_batch()

@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,11 +24,11 @@ from collector.model import Clock, ProxyVitals
 from collector.proxy.client_side import ClientConnection
 from collector.proxy.handing import Heir, received
 from collector.proxy.health import HealthConnection
+from collector.proxy.listening import Listener
 from collector.proxy.plane import LOG, Plane, report_fault
 from collector.proxy.routes import routes_to
 from collector.proxy.upstream_side import keep_alive
 
-BACKLOG = 1024
 TICK = 0.25  # seconds between looks at the loop's lag
 VITALS_DELAY = 1.0  # totals that changed are told at most so often,
 VITALS_REPEAT = 5.0  # and unchanged ones so often, since gauges that are not told vanish
@@ -63,7 +63,7 @@ class Worker:
         self._data = data
         self._health = health
         self._handed = handed
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._tick: asyncio.TimerHandle | None = None
         self._expected = 0.0
         self._told_at = 0.0
@@ -82,14 +82,12 @@ class Worker:
         """Listen, and look for the analyst; traffic is served whether or not there is one."""
         plane = self.plane
         keep_alive(self._data)  # connections inherit it
-        self._data.setblocking(False)
         plane.tap.open()
-        self._servers.append(
-            await plane.loop.create_server(lambda: ClientConnection(plane), sock=self._data, backlog=BACKLOG)
-        )
+        self._listeners.append(Listener(plane.loop, self._data, self._take, plane.count_starvation))
         if self._health is not None:
-            self._health.setblocking(False)
-            self._servers.append(await plane.loop.create_server(lambda: HealthConnection(plane), sock=self._health))
+            self._listeners.append(Listener(plane.loop, self._health, self._take_probe, plane.count_starvation))
+        for listener in self._listeners:
+            listener.open()
         if self._handed is not None:
             self._handed.setblocking(False)
             plane.loop.add_reader(self._handed.fileno(), self._take_handed)
@@ -103,8 +101,8 @@ class Worker:
         """
         plane = self.plane
         plane.heir = Heir(heir)
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
         if self._handed is not None:
             plane.loop.remove_reader(self._handed.fileno())
         deadline = plane.loop.time() + LONGEST_FAREWELL
@@ -138,16 +136,25 @@ class Worker:
         """Take the connections that workers before this one hand on."""
         if self._handed is None:
             return
-        plane = self.plane
         for connection in received(self._handed):
-            accepted = plane.loop.create_task(self._take_connection(connection))
-            plane.tasks.add(accepted)
-            accepted.add_done_callback(plane.tasks.discard)
+            self._take(connection)
 
-    async def _take_connection(self, connection: socket.socket) -> None:
+    def _take(self, connection: socket.socket) -> None:
+        self._serve(connection, ClientConnection)
+
+    def _take_probe(self, connection: socket.socket) -> None:
+        self._serve(connection, HealthConnection)
+
+    def _serve(self, connection: socket.socket, protocol: Callable[[Plane], asyncio.Protocol]) -> None:
+        plane = self.plane
+        accepted = plane.loop.create_task(self._attach(connection, protocol))
+        plane.tasks.add(accepted)
+        accepted.add_done_callback(plane.tasks.discard)
+
+    async def _attach(self, connection: socket.socket, protocol: Callable[[Plane], asyncio.Protocol]) -> None:
         plane = self.plane
         try:
-            await plane.loop.connect_accepted_socket(lambda: ClientConnection(plane), connection)
+            await plane.loop.connect_accepted_socket(lambda: protocol(plane), connection)
         except OSError:  # its client left meanwhile
             connection.close()
 
@@ -156,7 +163,7 @@ class Worker:
         plane = self.plane
         plane.draining = True
         # The health port stays open to the end, so that a probe sees the 503.
-        self._servers[0].close()
+        self._listeners[0].close()
         for client in list(plane.clients):
             client.drain()
         deadline = plane.loop.time() + self.settings.proxy.drain_timeout
@@ -171,8 +178,8 @@ class Worker:
         if self._tick is not None:
             self._tick.cancel()
         await plane.tap.close(FLUSH_PATIENCE)
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
         await asyncio.sleep(0)
 
     def _on_tick(self) -> None:

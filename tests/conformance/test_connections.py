@@ -350,9 +350,6 @@ def test_answer_and_upload_run_beside_one_another(stage: Stage) -> None:
     stage.same(client, upstream)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the sidecar ends an upload when its answer is complete; see docs/transparency.md"
-)
 def test_an_early_answer_does_not_stop_an_upload_that_the_upstream_still_reads(stage: Stage) -> None:
     def client(wire: Wire) -> None:
         wire.send(request_of(lines=b"Content-Length: 3000\r\n", body=b"x" * 1000))

@@ -261,9 +261,8 @@ def test_a_worker_out_of_descriptors_keeps_its_streams_and_serves_again_when_the
     cpu = cpu_seconds(worker)
     crowd = [socket.create_connection(address, timeout=5) for _ in range(60)]
     time.sleep(2)
-    # libuv turns newcomers away with a descriptor that it holds in reserve. Where a limit below what is open leaves not
-    # even that (the other case), it looks at the waiting connection again and again until the limit is lifted.
-    assert left < 0 or cpu_seconds(worker) - cpu < 1.0, "it must not turn in circles"
+    # The crowd waits in the listening socket; the worker tries ten times a second whether it can accept one.
+    assert cpu_seconds(worker) - cpu < 0.5, "it must not turn in circles"
     resource.prlimit(worker, resource.RLIMIT_NOFILE, limits)
     assert call(f"{sidecar.base}/json", {}).status == 200
     for stream in streams:
@@ -304,7 +303,12 @@ def test_connections_to_an_upstream_that_get_no_descriptor_are_a_502_and_no_more
 
 
 def _descriptors(pid: int) -> int:
-    return max(map(int, os.listdir(f"/proc/{pid}/fd"))) + 1
+    """How many a process has, once none of them comes or goes: a connection that looked for the port may just close."""
+    before: list[str] = []
+    while (now := sorted(os.listdir(f"/proc/{pid}/fd"))) != before:
+        before = now
+        time.sleep(0.2)
+    return max(map(int, now)) + 1
 
 
 def _all_of(stream: socket.socket) -> bytes:

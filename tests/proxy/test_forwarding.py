@@ -13,6 +13,7 @@ import pytest
 
 from collector.config import Route
 from collector.model import BytesSeen, ExchangeEnded, RequestSeen, ResponseSeen
+from collector.proxy import exchange
 
 GET = b"GET /v1/models?a=%2F&b=c HTTP/1.1\r\nHost: api.test\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -272,6 +273,125 @@ async def test_an_early_refusal_reaches_a_client_that_is_still_uploading(side: A
     assert (await side.analyst.ended()).how == "complete"
     assert len(side.worker.plane.pool) == 0
     assert len(upstream.connections) == 1
+
+
+UPLOAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
+EARLY = b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\nok"
+TOLD_EARLY = EARLY.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+
+
+async def begin_upload(side: Any, then: Any, raw: bytes = UPLOAD) -> tuple[Any, Any]:
+    """An upload of which half was sent, and whose answer is complete; `then` is what its upstream does next."""
+
+    async def serve(peer: Any) -> None:
+        await peer.head()
+        await peer.exactly(5)
+        await peer.send(EARLY)
+        await then(peer)
+
+    upstream = await side.serve(serve)
+    peer = await side.dial()
+    await peer.send(raw + b"01234")
+    assert await peer.exactly(len(TOLD_EARLY)) == TOLD_EARLY
+    return upstream, peer
+
+
+@pytest.mark.parametrize("ends", ["whole", "in one with the next request"])
+async def test_an_upload_goes_on_after_its_answer_and_both_connections_end_with_it(side: Any, ends: str) -> None:
+    rest = asyncio.get_running_loop().create_future()
+
+    async def read_on(peer: Any) -> None:
+        rest.set_result(await peer.everything())
+
+    upstream, peer = await begin_upload(side, read_on)
+    await peer.send(b"56")
+    await asyncio.sleep(0.05)
+    assert side.worker.plane.in_flight == 1
+    await peer.send(b"789" if ends == "whole" else b"789" + GET)
+    assert await rest == b"56789", "and nothing of the next request"
+    assert await peer.is_gone()
+    assert (await side.analyst.ended()).how == "complete"
+    assert side.analyst.body(1, from_upstream=False) == b"0123456789"
+    assert side.analyst.body(1, from_upstream=True) == b"ok"
+    assert (len(side.worker.plane.pool), len(upstream.connections)) == (0, 1)
+
+
+@pytest.mark.parametrize("how", ["leaves", "says more", "reads no more"])
+async def test_an_upload_whose_upstream_has_done_with_it_ends(
+    side: Any, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "UPLOAD_PATIENCE", 0.2)
+    done = asyncio.Event()
+
+    async def be_done(peer: Any) -> None:
+        if how == "says more":
+            await peer.send(b"more")
+        elif how == "reads no more":
+            await peer.is_gone()
+        done.set()
+
+    _, peer = await begin_upload(side, be_done)
+    assert await peer.everything() == b""
+    await peer.send(b"5678")  # it may not know yet
+    assert (await side.analyst.ended()).how == "complete"
+    assert side.analyst.body(1, from_upstream=True) == b"ok"
+    await done.wait()
+    assert len(side.worker.plane.pool) == 0
+
+
+async def test_an_upload_that_goes_on_slowly_after_its_answer_is_not_given_up(
+    side: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "UPLOAD_PATIENCE", 0.2)
+    rest = asyncio.get_running_loop().create_future()
+
+    async def read_on(peer: Any) -> None:
+        rest.set_result(await peer.everything())
+
+    _, peer = await begin_upload(side, read_on)
+    for letter in b"56789":
+        await asyncio.sleep(0.1)
+        await peer.send(bytes([letter]))
+    assert await rest == b"56789"
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "finish"])
+async def test_a_client_that_leaves_its_upload_after_the_answer_takes_the_upstream_along(side: Any, how: str) -> None:
+    gone = asyncio.Event()
+
+    async def read_on(peer: Any) -> None:
+        await peer.is_gone()
+        gone.set()
+
+    _, peer = await begin_upload(side, read_on)
+    getattr(peer, how)()
+    await asyncio.wait_for(gone.wait(), side.PATIENCE)
+    assert (await side.analyst.ended()).how == "complete", "its answer was"
+    assert side.worker.plane.in_flight == 0
+
+
+async def test_an_upload_that_breaks_its_coding_after_the_answer_ends_there(side: Any) -> None:
+    rest = asyncio.get_running_loop().create_future()
+
+    async def read_on(peer: Any) -> None:
+        await peer.is_gone()
+        rest.set_result(None)
+
+    # What follows the head is "01234": a chunk's size, of which the line end is yet to come.
+    _, peer = await begin_upload(side, read_on, b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    await peer.send(b"zz\r\n")
+    await rest
+    assert await peer.everything() == b""
+    assert (await side.analyst.ended()).how == "complete"
+
+
+async def test_a_shutdown_does_not_wait_for_an_upload_whose_answer_is_complete(side: Any) -> None:
+    async def read_on(peer: Any) -> None:
+        await peer.is_gone()
+
+    await begin_upload(side, read_on)
+    await side.worker.drain()
+    assert (await side.analyst.ended()).how == "complete"
 
 
 async def test_answer_and_upload_may_run_at_the_same_time(side: Any) -> None:

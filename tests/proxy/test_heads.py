@@ -70,6 +70,7 @@ def test_an_answer_loses_its_hop_lines_and_nothing_else(kept: list[tuple[bytes, 
 @given(st.binary(max_size=200))
 @example(b"\r\n\r\n\0")
 @example(b"x\r\n\r\nPOST")
+@example(b"\r\ncontent-length:")
 def test_any_bytes_are_read_or_refused(junk: bytes) -> None:
     statuses: set[int] = set()
     answer_statuses: set[int] = set()

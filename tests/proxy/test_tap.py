@@ -18,6 +18,7 @@ from collector.model import (
     ProxyVitals,
     RequestSeen,
 )
+from collector.proxy import tap as tap_module
 from collector.proxy.tap import EVENT_SIZE, Ledger, Watch
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -263,6 +264,32 @@ async def test_what_a_dead_analyst_did_not_acknowledge_is_lost_unless_it_was_rec
     assert tap.unobserved["analyst_lost"] == 3, "the open exchange was partly told, and is told no further"
     assert [event.id for event in side.analyst.events if isinstance(event, RequestSeen)].count(11) == 1
     assert side.balance() == (11, 11)
+
+
+async def test_frames_wait_for_more_of_them_and_an_end_takes_them_along_soon(
+    side: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tap_module, "BATCH_DELAY", 60.0)
+    release = asyncio.Event()
+
+    async def serve(peer: Any) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\no")
+        await release.wait()
+        await peer.send(b"kk")
+
+    await side.serve(serve)
+    await side.until(lambda: side.worker.plane.tap.connected)
+    peer = await side.dial()
+    await peer.send(GET)
+    await peer.head()
+    await peer.exactly(1)
+    await asyncio.sleep(0.1)
+    assert not side.analyst.of(1)
+    release.set()
+    await peer.exactly(2)
+    assert (await side.analyst.ended()).how == "complete"
+    assert side.analyst.body(1, from_upstream=True) == b"okk"
 
 
 async def test_a_stalled_analyst_delays_nothing_and_what_does_not_fit_is_dropped_whole(side: Any) -> None:
