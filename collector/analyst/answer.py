@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Sequence
 from math import inf
+from operator import sub
+from typing import TypeGuard
 
 from msgspec import Struct
 
@@ -21,6 +23,7 @@ from collector.model import (
     Dialect,
     Frame,
     FrameCounts,
+    FrameSource,
     Headers,
     Listener,
     RateLimit,
@@ -34,6 +37,7 @@ from collector.model import (
     TextFact,
     TextFacts,
     TextPiece,
+    TextSource,
     ToolCall,
     ToolCallFact,
     ToolPiece,
@@ -58,11 +62,14 @@ MAX_FRAME = 16 * 1024 * 1024  # bytes of one line, element or binary frame
 MAX_LIMITS = 16  # rate limits that a body tells
 MAX_SOURCES = 64  # texts that an answer cites, and as many that the provider retrieved
 MAX_SOURCE_CHARS = 65_536  # of all of them together, of either kind
+HELD = 16  # reads of a stream of plain text that are read together
+HELD_SIZE = 1024  # bytes of a read that waits for others
 _GIVEN_UP = frozenset({"event_over_cap", "frame_over_cap", "encoding_broken", "decompress_over_cap"})
 
 
 _ONE = frozenset({0})  # the only choice of most answers
 _NO_HEAD = ResponseHead(0, Headers())
+_STILL = Rhythm()  # of what is no stream: nothing beats in it
 
 
 class Limits(Struct, frozen=True):
@@ -81,7 +88,8 @@ class Limits(Struct, frozen=True):
 class Body:
     """One direction's bytes: transfer coding and content coding off, counted.
 
-    Where no content coding is on (`is_plain`), `dechunk` is all there is to do; None where the bytes are the body.
+    Where no content coding is on (`is_plain`), `dechunk` is all there is to do, or `whole_chunks` of several reads; None
+    where the bytes are the body.
     """
 
     def __init__(self, headers: Headers, cap: int) -> None:
@@ -89,6 +97,7 @@ class Body:
         chunked = transfer is not None and transfer.lower().rstrip().endswith("chunked")
         self._dechunker = Dechunker() if chunked else None
         self.dechunk = None if self._dechunker is None else self._dechunker.feed
+        self.whole_chunks = None if self._dechunker is None else self._dechunker.whole_chunks
         codings = headers.all("content-encoding")
         self._decoder = ContentDecoder(codings, cap) if codings else None
         self.is_plain = self._decoder is None or self._decoder.plain
@@ -133,7 +142,7 @@ class Answer:
         self.dialect: Dialect | None = None
         self.reader: Reader | None = None
         self.transport: Transport | None = None
-        self.rhythm = Rhythm(limits.stall, limits.token_deadline)
+        self.rhythm = _STILL
         self.blocked = 0.0
         self.first_byte: float | None = None
         self.first_visible: float | None = None
@@ -160,6 +169,11 @@ class Answer:
         self._sniffer: Sniffer | None = None
         self._start = b""
         self._codec: Codec | None = None
+        self._plain: tuple[FrameSource, TextSource] | None = None  # where both can read many frames at once
+        self._before: tuple[str | None, int] | None = None  # name and choice of the last frame of plain text
+        self._holds = False  # whether what comes next is held, as it is probably plain text too
+        self._held: list[bytes] = []  # reads of the body that wait to be read together, at most HELD
+        self._held_at: list[float] = []
         self._texts: dict[int, TextSum] = {}
         self._spoken, self._called = Room(limits.text), Room(limits.text)  # for all choices; for all calls' arguments
         self._repeats: dict[int, str | None] = {}  # None: more than is kept
@@ -194,6 +208,55 @@ class Answer:
             self._open(self._sniffer.fixed)
 
     def bytes_seen(self, data: bytes, at: float) -> None:
+        """Bytes of the body, and when they came. Where a stream is plain text, HELD reads are read together."""
+        if not self._holds:
+            self._read(data, at)
+            return
+        self._held.append(data)
+        self._held_at.append(at)
+        if len(self._held) >= HELD or len(data) > HELD_SIZE:
+            self._read_held()
+
+    def client_blocked(self, seconds: float) -> None:
+        """The client did not read for so long, after what came before."""
+        self._read_held()
+        self.blocked += seconds
+
+    def _read_held(self) -> None:
+        """Reads what is held: together as far as each read is one frame of plain text, then one by one."""
+        reads, times = self._held, self._held_at
+        if not reads:
+            return
+        self._held, self._held_at = [], []
+        taken = self._read_together(reads, times)
+        self._holds = taken == len(reads)
+        for data, at in zip(reads[taken:], times[taken:], strict=True):
+            self._read(data, at)
+
+    def _read_together(self, reads: list[bytes], times: list[float]) -> int:
+        """How many of the reads, from the first, were frames of plain text. To these it does what `_read` does to each,
+        for a fraction of its cost."""
+        if self._body is None or self._plain is None or self._before is None:
+            return 0
+        codec, reader = self._plain
+        bodies = reads if self._body.whole_chunks is None else self._body.whole_chunks(reads)
+        texts = reader.texts(codec.payloads(bodies, self._before[0]))
+        count = len(texts)
+        if not count:
+            return 0
+        self._body.size += sum(map(len, bodies[:count]))
+        self._data += count
+        self._content += count
+        flowed = [at - self.blocked for at in times[:count]]
+        silence = max(map(sub, flowed, [self._last_flowed, *flowed]))
+        if silence > self._longest_silence:
+            self._longest_silence = max(0.0, silence)
+        self._last_byte, self._last_flowed = times[count - 1], flowed[-1]
+        self.rhythm.beats(flowed)
+        self._texts[0].add_all(texts)
+        return count
+
+    def _read(self, data: bytes, at: float) -> None:
         body, codec = self._body, self._codec
         if body is None:
             return
@@ -223,6 +286,7 @@ class Answer:
 
     def close(self, at: float) -> None:
         """The body is over, however it ended."""
+        self._read_held()
         # What only the end of the body ends had come with its last byte.
         came = at if self.first_byte is None else self._last_byte
         if self._sniffer is not None and self._codec is None:
@@ -251,6 +315,8 @@ class Answer:
     def _open(self, transport: Transport) -> None:
         self.transport = transport
         self._streamed = transport in STREAMS
+        if self._streamed:
+            self.rhythm = Rhythm(self._limits.stall, self._limits.token_deadline)
         frame_cap = min(self._limits.body, MAX_FRAME)
         match transport:
             case "sse":
@@ -269,6 +335,9 @@ class Answer:
                 self._open_websocket(frame_cap)
             case "opaque":
                 self._codec = OpaqueCodec()
+        if isinstance(self._codec, SseCodec | EventStreamCodec) and self._body is not None and self._body.is_plain:
+            reader = self.reader
+            self._plain = (self._codec, reader) if _reads_texts(reader) else None
 
     def _open_websocket(self, cap: int) -> None:
         headers = self.head.headers
@@ -325,6 +394,9 @@ class Answer:
         if type(delta) is TextPiece and frame.terminated:  # most
             self._data += 1
             self._take_text(delta, at)
+            # Two in a row: streams of several choices, which take turns, are read one by one.
+            before, self._before = self._before, (frame.event, delta.choice)
+            self._holds = self._plain is not None and before == self._before == (frame.event, 0)
             return
         if isinstance(delta, TextPiece):
             delta = Delta(text=(delta,))
@@ -632,6 +704,10 @@ class Answer:
             content=self._content,
             done_marker=self._done,
         )
+
+
+def _reads_texts(reader: Reader | None) -> TypeGuard[TextSource]:
+    return hasattr(reader, "texts")
 
 
 def _name(told: str | None) -> str | None:

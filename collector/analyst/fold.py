@@ -115,7 +115,7 @@ class ExchangeFold:
                 self._request_codec.feed(part)
 
     def client_blocked(self, event: ClientBlocked) -> None:
-        self._answer.blocked += event.seconds
+        self._answer.client_blocked(event.seconds)
 
     def ended(self, event: ExchangeEnded) -> Exchange:
         answer = self._answer

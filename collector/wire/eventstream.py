@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from collector.model import Frame
 
@@ -78,6 +79,29 @@ class EventStreamCodec:
             self._buffer += data[at:]
         return frames
 
+    def payloads(self, reads: Sequence[bytes], event: str | None) -> list[bytes]:
+        """The data of the first reads, as far as each is exactly one message with the headers of the one before it.
+
+        Feeding them would tell nothing else of them; they need not be fed any more. Empty where the last message is not
+        of this event.
+        """
+        found: list[bytes] = []
+        head = self._head
+        if self._stopped or self._buffer or self._is_fault or not head or event != self._event:
+            return found
+        start, size = PRELUDE + len(head), len(head)
+        for message in reads:
+            total = len(message)
+            if (
+                not start + 4 < total <= self._cap
+                or message[PRELUDE:start] != head
+                or _lengths(message[:PRELUDE]) != (total, size)
+                or int.from_bytes(message[-4:], "big") != zlib.crc32(message[:-4])
+            ):
+                break
+            found.append(message[start:-4])
+        return found
+
     def close(self) -> Iterable[Frame]:
         if self._buffer and not self._stopped:
             self.anomalies.append("unterminated_final_event")
@@ -100,6 +124,13 @@ class EventStreamCodec:
         if self._is_fault:
             return Frame(payload or b"{}", self._event)
         return Frame(payload, self._event, "data" if payload else "empty")
+
+
+@lru_cache(maxsize=1024)  # preludes; the messages of a stream are of much the same lengths
+def _lengths(prelude: bytes) -> tuple[int, int] | None:
+    """The lengths of a message and of its headers; None where the prelude's checksum is wrong."""
+    total, headers, crc = _HEADS.unpack(prelude)
+    return (total, headers) if crc == zlib.crc32(prelude[:8]) else None
 
 
 def _event_of(named: dict[str, str]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 import httptools
@@ -61,6 +62,18 @@ class Dechunker:
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
         return body
+
+    def whole_chunks(self, reads: Sequence[bytes]) -> list[bytes]:
+        """The body bytes of the first reads, as far as each is exactly one chunk. They need not be fed any more."""
+        bodies: list[bytes] = []
+        if not self._between_chunks or self.complete or self.broken:
+            return bodies
+        for data in reads:
+            line, _, body = data.partition(b"\r\n")
+            if len(line) > 8 or _size_of(line) != len(body) - 2 or body[-2:] != b"\r\n":
+                break
+            bodies.append(body[:-2])
+        return bodies
 
 
 @lru_cache(maxsize=1024)  # sizes; those of a stream's chunks are much the same
