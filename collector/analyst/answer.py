@@ -13,10 +13,12 @@ from msgspec import Struct
 from collector import catalogue
 from collector.analyst.accumulate import NewDigest, Rhythm, Room, TextSum, well_formed
 from collector.analyst.correction import correction_ratio
+from collector.analyst.shape import Shape, shape_of
 from collector.dialects.response_id import response_id
 from collector.model import (
     MAX_CALLS,
     MAX_CHOICES,
+    BytesSeen,
     Choice,
     Codec,
     Delta,
@@ -62,7 +64,8 @@ MAX_FRAME = 16 * 1024 * 1024  # bytes of one line, element or binary frame
 MAX_LIMITS = 16  # rate limits that a body tells
 MAX_SOURCES = 64  # texts that an answer cites, and as many that the provider retrieved
 MAX_SOURCE_CHARS = 65_536  # of all of them together, of either kind
-HELD = 16  # reads of a stream of plain text that are read together
+HELD = 32  # reads of a stream of plain text that are read together
+MAX_SHAPES = 4  # looked for in one stream: where something else in it changes each time, none will do
 HELD_SIZE = 1024  # bytes of a read that waits for others
 _GIVEN_UP = frozenset({"event_over_cap", "frame_over_cap", "encoding_broken", "decompress_over_cap"})
 
@@ -172,8 +175,10 @@ class Answer:
         self._plain: tuple[FrameSource, TextSource] | None = None  # where both can read many frames at once
         self._before: tuple[str | None, int] | None = None  # name and choice of the last frame of plain text
         self._holds = False  # whether what comes next is held, as it is probably plain text too
-        self._held: list[bytes] = []  # reads of the body that wait to be read together, at most HELD
-        self._held_at: list[float] = []
+        self._shape: Shape | None = None  # of the reads that come
+        self._is_proven = False  # whether it is known that it holds, or that there is none: until the next frame of another
+        self._shapes = 0  # that were looked for, at most MAX_SHAPES
+        self._held: list[BytesSeen] = []  # of the body, waiting to be read together; at most HELD
         self._texts: dict[int, TextSum] = {}
         self._spoken, self._called = Room(limits.text), Room(limits.text)  # for all choices; for all calls' arguments
         self._repeats: dict[int, str | None] = {}  # None: more than is kept
@@ -207,15 +212,15 @@ class Answer:
         elif self._sniffer.fixed is not None:
             self._open(self._sniffer.fixed)
 
-    def bytes_seen(self, data: bytes, at: float) -> None:
-        """Bytes of the body, and when they came. Where a stream is plain text, HELD reads are read together."""
-        if not self._holds:
-            self._read(data, at)
-            return
-        self._held.append(data)
-        self._held_at.append(at)
-        if len(self._held) >= HELD or len(data) > HELD_SIZE:
-            self._read_held()
+    def bytes_seen(self, event: BytesSeen) -> None:
+        """Bytes of the body. Where a stream is plain text, HELD reads are read together."""
+        if self._holds:
+            held = self._held
+            held.append(event)
+            if len(held) >= HELD or len(event.data) > HELD_SIZE:
+                self._read_held()
+        else:
+            self._read(event.data, event.at)
 
     def client_blocked(self, seconds: float) -> None:
         """The client did not read for so long, after what came before."""
@@ -224,30 +229,35 @@ class Answer:
 
     def _read_held(self) -> None:
         """Reads what is held: together as far as each read is one frame of plain text, then one by one."""
-        reads, times = self._held, self._held_at
-        if not reads:
+        held = self._held
+        if not held:
             return
-        self._held, self._held_at = [], []
-        taken = self._read_together(reads, times)
-        self._holds = taken == len(reads)
-        for data, at in zip(reads[taken:], times[taken:], strict=True):
-            self._read(data, at)
+        self._held = []
+        taken = self._read_together([event.data for event in held], [event.at for event in held])
+        self._holds = taken == len(held)
+        for event in held[taken:]:
+            self._read(event.data, event.at)
 
     def _read_together(self, reads: list[bytes], times: list[float]) -> int:
         """How many of the reads, from the first, were frames of plain text. To these it does what `_read` does to each,
         for a fraction of its cost."""
-        if self._body is None or self._plain is None or self._before is None:
+        if self._body is None:
             return 0
-        codec, reader = self._plain
-        bodies = reads if self._body.whole_chunks is None else self._body.whole_chunks(reads)
-        texts = reader.texts(codec.payloads(bodies, self._before[0]))
+        texts: list[str] = []
+        shape = self._shape if self._is_proven else self._prove_shape(self._body, reads[0])
+        if shape is not None:
+            texts, size = shape.texts(reads)
+            self._body.size += size
+        if not texts:
+            bodies = reads if self._body.whole_chunks is None else self._body.whole_chunks(reads)
+            texts = self._tell(bodies)
+            self._body.size += sum(map(len, bodies[: len(texts)]))
         count = len(texts)
         if not count:
             return 0
-        self._body.size += sum(map(len, bodies[:count]))
         self._data += count
         self._content += count
-        flowed = [at - self.blocked for at in times[:count]]
+        flowed = [at - self.blocked for at in times[:count]] if self.blocked else times[:count]
         silence = max(map(sub, flowed, [self._last_flowed, *flowed]))
         if silence > self._longest_silence:
             self._longest_silence = max(0.0, silence)
@@ -256,7 +266,27 @@ class Answer:
         self._texts[0].add_all(texts)
         return count
 
+    def _prove_shape(self, body: Body, read: bytes) -> Shape | None:
+        """The shape that this read and those after it probably have; the last one, if it still holds."""
+        bodies = [read] if body.whole_chunks is None else body.whole_chunks([read])
+        self._is_proven = True
+        if bodies and (self._shape is None or not self._shape.is_told(self._tell)):
+            self._shape = None
+            texts = self._tell(bodies) if self._shapes < MAX_SHAPES else []
+            if texts:
+                self._shapes += 1
+                self._shape = shape_of(read, bodies[0], texts[0], self._limits.event, self._tell)
+        return self._shape if bodies else None
+
+    def _tell(self, bodies: list[bytes]) -> list[str]:
+        """The texts of the first of these, as far as each is an event of plain text. Nothing of them is remembered."""
+        if self._plain is None or self._before is None:
+            return []
+        codec, reader = self._plain
+        return reader.texts(codec.payloads(bodies, self._before[0]))
+
     def _read(self, data: bytes, at: float) -> None:
+        self._is_proven = False
         body, codec = self._body, self._codec
         if body is None:
             return

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, PlainDecoder, UnreadableError, count, json_text, raw_bytes
+from collector.dialects.decoding import Decoder, PlainDecoder, SomeText, UnreadableError, count, json_text, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
 from collector.dialects.paths import raw_publisher
 from collector.dialects.prompt import prompt_facts
@@ -98,7 +97,7 @@ _decode = Decoder(_Body)
 
 class _PlainDelta(Struct, gc=False):
     type: Literal["text_delta"]
-    text: str
+    text: SomeText
     partial_json: None = None
     thinking: None = None
     stop_reason: None = None
@@ -166,7 +165,7 @@ class MessagesReader:
         return self._delta(body, kind)
 
     def texts(self, payloads: Sequence[bytes]) -> list[str]:
-        return list(takewhile(bool, (body.delta.text for body in _decode_plain(payloads))))
+        return [body.delta.text for body in _decode_plain(payloads)]
 
     def ended_well(self) -> bool:
         """Only `message_stop` ends a stream."""

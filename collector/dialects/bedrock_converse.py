@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Any
 
 from msgspec import Raw, Struct, field
 
 from collector.dialects.aws import error_of_frame, error_of_response
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, PlainDecoder, UnreadableError, count, json_text, raw_bytes
+from collector.dialects.decoding import Decoder, PlainDecoder, SomeText, UnreadableError, count, json_text, raw_bytes
 from collector.dialects.prompt import prompt_facts
 from collector.model import (
     MAX_CALLS,
@@ -119,7 +118,7 @@ _decode = Decoder(_Body)
 
 
 class _PlainBlock(Struct, gc=False, rename="camel"):
-    text: str
+    text: SomeText
     tool_use: None = None
     reasoning_content: None = None
     citations_content: None = None
@@ -200,7 +199,7 @@ class ConverseReader:
         return self._delta(body, frame.event)
 
     def texts(self, payloads: Sequence[bytes]) -> list[str]:
-        return list(takewhile(bool, (body.delta.text for body in _decode_plain(payloads))))
+        return [body.delta.text for body in _decode_plain(payloads)]
 
     def ended_well(self) -> bool:
         """Only `messageStop` ends a stream."""

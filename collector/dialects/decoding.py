@@ -8,7 +8,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -84,6 +84,9 @@ class Decoder(typing.Generic[T]):
             raise UnreadableError from error
 
 
+SomeText = Annotated[str, msgspec.Meta(min_length=1)]  # in a narrow type; a piece without text is no piece
+
+
 class PlainDecoder(typing.Generic[T]):
     """Decodes many payloads of one narrow type: the first ones, as far as they fit it.
 
@@ -97,8 +100,7 @@ class PlainDecoder(typing.Generic[T]):
     def __call__(self, payloads: Iterable[bytes]) -> list[T]:
         found: list[T] = []
         try:
-            for payload in payloads:
-                found.append(self._strict(payload))  # noqa: PERF401 - those before one that does not fit are kept
+            found.extend(map(self._strict, payloads))  # keeps those before one that does not fit
         except (msgspec.MsgspecError, ValueError, RecursionError):
             pass
         return found

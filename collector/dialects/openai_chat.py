@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, Literal
 
 from msgspec import Raw, Struct
 
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, PlainDecoder, UnreadableError, json_text, raw_bytes
+from collector.dialects.decoding import Decoder, PlainDecoder, SomeText, UnreadableError, json_text, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
 from collector.dialects.google import retry_hint
 from collector.dialects.openai_usage import (
@@ -110,7 +111,7 @@ _decode = Decoder(_Body)
 
 
 class _PlainDelta(Struct, gc=False):
-    content: str
+    content: SomeText
     reasoning_content: None = None
     reasoning: None = None
     refusal: None = None
@@ -223,14 +224,15 @@ class ChatReader:
         return self._plain_text(body) or self._delta(body, frame.event)
 
     def texts(self, payloads: Sequence[bytes]) -> list[str]:
-        found: list[str] = []
-        if 0 in self._seen_choices:
-            for body in _decode_plain(payloads):
-                text = body.choices[0].delta.content
-                if not text or body.model != self._model or body.object == "error":
-                    break
-                found.append(text)
-        return found
+        if 0 not in self._seen_choices:
+            return []
+        bodies = _decode_plain(payloads)
+        if {body.model for body in bodies} - {self._model} or "error" in {body.object for body in bodies}:
+            bodies = list(takewhile(self._goes_on, bodies))
+        return [body.choices[0].delta.content for body in bodies]
+
+    def _goes_on(self, body: _PlainBody) -> bool:
+        return body.model == self._model and body.object != "error"
 
     def ended_well(self) -> bool:
         """Whether every choice seen has said how it finished: the end for those who send no marker."""

@@ -50,7 +50,7 @@ class SseCodec:
             if data.startswith(b"\n"):
                 data = data[1:]
         self._line += data
-        if b"\n" not in data and b"\r" not in data:
+        if data.find(b"\n") < 0 and data.find(b"\r") < 0:
             if len(self._line) + self._data_size > self._cap:
                 self._give_up()
             return ()
@@ -65,15 +65,13 @@ class SseCodec:
         start = _start_of(event)
         if self._stopped or not self._between_events or start is None:
             return found
-        skip, cap = len(start), self._cap
+        skip = len(start)
         for data in reads:
-            if (
-                data[:skip] != start
-                or data[-3:] != b"}\n\n"
-                or data.find(b"\n", skip) != len(data) - 2
-                or b"\r" in data
-                or len(data) > cap
-            ):
+            size = len(data)
+            if data[:skip] != start or data.find(b"\n", skip) != size - 2:
+                break
+            # (To ask a byte string whether another is `in` it costs ten times as much as to find it there.)
+            if data[-3:] != b"}\n\n" or data.find(b"\r") >= 0 or size > self._cap:
                 break
             found.append(data[skip:-2])
         if found:
@@ -179,3 +177,4 @@ def _start_of(event: str | None) -> bytes | None:
         return b"data: "
     name = event.encode()
     return b"event: %b\ndata: " % name if len(name) < MAX_NAME and _name(name) == event else None
+

@@ -69,11 +69,22 @@ class Dechunker:
         if not self._between_chunks or self.complete or self.broken:
             return bodies
         for data in reads:
-            line, _, body = data.partition(b"\r\n")
-            if len(line) > 8 or _size_of(line) != len(body) - 2 or body[-2:] != b"\r\n":
+            line = line_of(len(data))
+            size = len(line)
+            if (data[:size] != line and data[:size] != line.upper()) or data[-2:] != b"\r\n" or not line:
                 break
-            bodies.append(body[:-2])
+            bodies.append(data[size:-2])
         return bodies
+
+
+@lru_cache(maxsize=2048)  # lengths; most reads that are asked about are short
+def line_of(length: int) -> bytes:
+    """The first line of a chunk that is so long with it, as most write it; empty where no chunk is."""
+    for digits in range(1, 9):
+        size = length - digits - 4  # of the two ends of lines
+        if size > 0 and len(f"{size:x}") == digits:
+            return b"%x\r\n" % size
+    return b""
 
 
 @lru_cache(maxsize=1024)  # sizes; those of a stream's chunks are much the same

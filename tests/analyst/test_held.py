@@ -181,10 +181,10 @@ def test_a_large_read_does_not_wait_for_others() -> None:
                DIALECTS)  # fmt: skip
     text = COMMON["chat"][0]
     for read in [chat({"role": "assistant", "content": ""}), text, text]:
-        body.bytes_seen(read, 0.2)
+        body.bytes_seen(BytesSeen(1, 0.2, True, read))
     taken = body.body_size
-    body.bytes_seen(text, 0.3)
+    body.bytes_seen(BytesSeen(1, 0.3, True, text))
     assert body.body_size == taken  # it waits
     large = chat({"content": "z" * HELD_SIZE})
-    body.bytes_seen(large, 0.4)
+    body.bytes_seen(BytesSeen(1, 0.4, True, large))
     assert body.body_size == taken + len(text) + len(large)
