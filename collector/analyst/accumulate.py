@@ -168,7 +168,7 @@ class Rhythm:
                 self.first = at
 
     def beats(self, flowed: list[float]) -> None:
-        """At most BATCH content frames came, at these times less the time blocked up to then, and not the first ones."""
+        """At most BATCH content frames came, not the first ones, at these times less the time blocked up to then."""
         last = self._last if self._flows else flowed[0]
         gaps = list(map(sub, flowed, [last, *flowed]))
         if not self._flows:

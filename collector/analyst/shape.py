@@ -34,7 +34,9 @@ class Shape(Struct, frozen=True):
     def texts(self, reads: Sequence[bytes]) -> tuple[list[str], int]:
         """The texts of the first reads, as far as each has this shape, and the bytes of body in these."""
         start, stop = self.start, 1 - len(self.end)
-        lines = map(line_of, map(len, reads)) if self.is_chunked else repeat(b"", len(reads))
+        lines = list(map(line_of, map(len, reads))) if self.is_chunked else [b""] * len(reads)
+        if self.is_chunked and not all(lines):
+            return [], 0
         begins = [line + start for line in lines]
         fits = map(and_, map(bytes.startswith, reads, begins), map(bytes.endswith, reads, repeat(self.end)))
         alike = len(list(takewhile(bool, fits)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
@@ -99,10 +100,8 @@ class PlainDecoder(typing.Generic[T]):
 
     def __call__(self, payloads: Iterable[bytes]) -> list[T]:
         found: list[T] = []
-        try:
+        with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
             found.extend(map(self._strict, payloads))  # keeps those before one that does not fit
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            pass
         return found
 
 

@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import repeat
 
 from collector.model import Frame
 
@@ -89,15 +90,11 @@ class EventStreamCodec:
         head = self._head
         if self._stopped or self._buffer or self._is_fault or not head or event != self._event:
             return found
-        start, size = PRELUDE + len(head), len(head)
-        for message in reads:
-            total = len(message)
-            if (
-                not start + 4 < total <= self._cap
-                or message[PRELUDE:start] != head
-                or _lengths(message[:PRELUDE]) != (total, size)
-                or int.from_bytes(message[-4:], "big") != zlib.crc32(message[:-4])
-            ):
+        if not reads or max(map(len, reads)) > self._cap:
+            return found
+        start = PRELUDE + len(head)
+        for message, begin in zip(reads, map(_begin, map(len, reads), repeat(head)), strict=True):
+            if not message.startswith(begin) or int.from_bytes(message[-4:], "big") != zlib.crc32(message[:-4]):
                 break
             found.append(message[start:-4])
         return found
@@ -126,11 +123,12 @@ class EventStreamCodec:
         return Frame(payload, self._event, "data" if payload else "empty")
 
 
-@lru_cache(maxsize=1024)  # preludes; the messages of a stream are of much the same lengths
-def _lengths(prelude: bytes) -> tuple[int, int] | None:
-    """The lengths of a message and of its headers; None where the prelude's checksum is wrong."""
-    total, headers, crc = _HEADS.unpack(prelude)
-    return (total, headers) if crc == zlib.crc32(prelude[:8]) else None
+@lru_cache(maxsize=1024)  # the messages of a stream are of much the same lengths
+def _begin(total: int, head: bytes) -> bytes:
+    """The prelude and the headers of a message of this length; more than is in one that has no payload."""
+    prelude = struct.pack(">II", total, len(head))
+    begin = prelude + _CRC.pack(zlib.crc32(prelude)) + head
+    return begin if total > len(begin) + 4 else begin + bytes(5)
 
 
 def _event_of(named: dict[str, str]) -> str | None:

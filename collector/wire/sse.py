@@ -177,4 +177,3 @@ def _start_of(event: str | None) -> bytes | None:
         return b"data: "
     name = event.encode()
     return b"event: %b\ndata: " % name if len(name) < MAX_NAME and _name(name) == event else None
-

@@ -68,12 +68,10 @@ class Dechunker:
         bodies: list[bytes] = []
         if not self._between_chunks or self.complete or self.broken:
             return bodies
-        for data in reads:
-            line = line_of(len(data))
-            size = len(line)
-            if (data[:size] != line and data[:size] != line.upper()) or data[-2:] != b"\r\n" or not line:
+        for data, line in zip(reads, map(line_of, map(len, reads)), strict=True):
+            if not line or data[-2:] != b"\r\n" or not data.startswith((line, line.upper())):
                 break
-            bodies.append(data[size:-2])
+            bodies.append(data[len(line) : -2])
         return bodies
 
 

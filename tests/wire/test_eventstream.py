@@ -40,7 +40,8 @@ def test_a_message_comes_out_with_its_last_byte() -> None:
 
 
 MESSAGES = [
-    ONE, TWO, TWO, TWO[:-1], TWO[:-1] + b"\0", TWO[:8] + b"\0" + TWO[9:], TWO + TWO, b"", b"\0", event("contentBlockDelta", b""),
+    ONE, TWO, TWO, TWO[:-1], TWO[:-1] + b"\0", TWO[:8] + b"\0" + TWO[9:], TWO + TWO, b"", b"\0",
+    event("contentBlockDelta", b""),
     exception("throttlingException", b"{}"), message(b"", b"{}"), message(text("x", "y" * 2000), b"{}"),
     message(text("a", "b") + text(":event-type", "contentBlockDelta"), b'{"c":3}'),
 ]  # fmt: skip

@@ -63,7 +63,12 @@ def test_a_line_that_is_no_utf_8_leaves_the_others_as_they_are() -> None:
 
 def test_of_requests_only_lines_that_hold_no_key_are_remembered() -> None:
     kept = known_line.cache_info().currsize
-    secrets = (b"Authorization: Bearer only-here", b"x-api-key: only-here", b"api-key: only-here", b"Cookie: a=only-here")
+    secrets = (
+        b"Authorization: Bearer only-here",
+        b"x-api-key: only-here",
+        b"api-key: only-here",
+        b"Cookie: a=only-here",
+    )
     plain = (b"User-Agent: of-a-test", b"X-Stainless-Lang: python", b"Accept: " + b"only-here" * 100)
     request_head(b"POST / HTTP/1.1\r\n" + b"".join(line + b"\r\n" for line in (*secrets, *plain)) + b"\r\n")
     assert known_line.cache_info().currsize == kept

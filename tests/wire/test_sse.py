@@ -36,8 +36,24 @@ def test_lines_may_end_with_lf_crlf_or_cr(end: bytes) -> None:
     assert frames_of([body]) == ([Frame(b'{"x":1}', "a"), Frame(b'{"x":2}')], [])
 
 
-WHOLE = [b'data: {"a":1}\n\n', b'event: e\ndata: {"a":1}\n\n', b'data: {"b":\n\n', b'data: {"c":\r1}\n\n', b"data: {}\r\n\r\n"]
-ODD = [b": c\n\n", b"event: e\n", b"data: 1", b"\n", b"\r", b"\n\n", b"", b"\xef\xbb\xbf", b'data: {"a":1}\n\ndata: {"a":2}\n\n']
+WHOLE = [
+    b'data: {"a":1}\n\n',
+    b'event: e\ndata: {"a":1}\n\n',
+    b'data: {"b":\n\n',
+    b'data: {"c":\r1}\n\n',
+    b"data: {}\r\n\r\n",
+]
+ODD = [
+    b": c\n\n",
+    b"event: e\n",
+    b"data: 1",
+    b"\n",
+    b"\r",
+    b"\n\n",
+    b"",
+    b"\xef\xbb\xbf",
+    b'data: {"a":1}\n\ndata: {"a":2}\n\n',
+]
 
 
 @given(

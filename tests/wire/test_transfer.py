@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.wire.transfer import Dechunker
+from collector.wire.transfer import Dechunker, line_of
 
 
 def chunked(chunks: list[bytes], extension: bytes = b"", trailers: bytes = b"") -> bytes:
@@ -46,7 +46,9 @@ def test_a_read_that_is_exactly_one_chunk_is_the_same_as_any_other(before: list[
 @given(
     st.lists(st.integers(0, 5000), max_size=3),
     CHUNKS,
-    st.lists(st.sampled_from([b"0\r\n\r\n", b"03\r\nabc\r\n", b"3;a\r\nabc\r\n", b"3\r\nabc", b"\r\n", b"3\r\n\r\n\r\n"])),
+    st.lists(
+        st.sampled_from([b"0\r\n\r\n", b"03\r\nabc\r\n", b"3;a\r\nabc\r\n", b"3\r\nabc", b"\r\n", b"3\r\n\r\n\r\n"])
+    ),
 )
 def test_reads_that_are_told_together_as_chunks_need_not_be_fed(
     places: list[int], chunks: list[bytes], more: list[bytes]
@@ -59,6 +61,11 @@ def test_reads_that_are_told_together_as_chunks_need_not_be_fed(
     found = bodies + [together.feed(read) for read in reads[len(bodies) :]]
     assert found == [alone.feed(read) for read in reads]
     assert (together.complete, together.broken) == (alone.complete, alone.broken)
+
+
+def test_the_first_line_of_a_chunk_is_known_by_the_length_of_the_whole() -> None:
+    lines = {len(chunked([b"x" * size])) - 5: b"%x\r\n" % size for size in range(1, 70_000)}
+    assert all(line_of(length) == lines.get(length, b"") for length in range(70_000))
 
 
 def test_what_looks_like_a_chunk_inside_a_chunk_is_data() -> None:
