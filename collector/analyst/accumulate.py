@@ -167,11 +167,14 @@ class Rhythm:
             if self.first is None:
                 self.first = at
 
-    def beats(self, flowed: list[float]) -> None:
-        """At most BATCH content frames came, not the first ones, at these times less the time blocked up to then."""
-        last = self._last if self._flows else flowed[0]
-        gaps = list(map(sub, flowed, [last, *flowed]))
-        if not self._flows:
+    def beats(self, flowed: list[float], gaps: list[float]) -> None:
+        """At most BATCH content frames came, not the first ones, at these times less the time blocked up to then.
+
+        `gaps` are from each to the next, after that from what came before to the first.
+        """
+        if self._flows:
+            gaps[0] = flowed[0] - self._last  # what came before may have been no content
+        else:
             self._flows = True
             del gaps[0]
         self._last = flowed[-1]

@@ -260,11 +260,12 @@ class Answer:
         self._data += count
         self._content += count
         flowed = [at - self.blocked for at in times[:count]] if self.blocked else times[:count]
-        silence = max(map(sub, flowed, [self._last_flowed, *flowed]))
+        gaps = list(map(sub, flowed, [self._last_flowed, *flowed]))
+        silence = max(gaps)
         if silence > self._longest_silence:
             self._longest_silence = max(0.0, silence)
         self._last_byte, self._last_flowed = times[count - 1], flowed[-1]
-        self.rhythm.beats(flowed)
+        self.rhythm.beats(flowed, gaps)
         self._texts[0].add_all(texts)
         return count
 

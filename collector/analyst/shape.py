@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import repeat, takewhile
+from itertools import repeat
 from operator import and_
 
 import msgspec
@@ -34,20 +34,20 @@ class Shape(Struct, frozen=True):
     def texts(self, reads: Sequence[bytes]) -> tuple[list[str], int]:
         """The texts of the first reads, as far as each has this shape, and the bytes of body in these."""
         start, stop = self.start, 1 - len(self.end)
-        lines = list(map(line_of, map(len, reads))) if self.is_chunked else [b""] * len(reads)
-        if self.is_chunked and not all(lines):
+        sizes = list(map(len, reads))
+        lines = list(map(line_of, sizes)) if self.is_chunked else [b""] * len(reads)
+        if max(sizes) > self.most or (self.is_chunked and not all(lines)):
             return [], 0
         begins = [line + start for line in lines]
-        fits = map(and_, map(bytes.startswith, reads, begins), map(bytes.endswith, reads, repeat(self.end)))
-        alike = len(list(takewhile(bool, fits)))
-        written = [read[begin - 1 : stop] for read, begin in zip(reads[:alike], map(len, begins), strict=False)]
+        fits = list(map(and_, map(bytes.startswith, reads, begins), map(bytes.endswith, reads, repeat(self.end))))
+        if not all(fits):
+            reads = reads[: fits.index(False)]
+        written = [read[begin - 1 : stop] for read, begin in zip(reads, map(len, begins), strict=False)]
         try:
             texts = list(map(_read_text, written))
         except (msgspec.MsgspecError, ValueError):
             return [], 0
-        if not all(texts) or max(map(len, reads)) > self.most:  # a piece without text is none
-            return [], 0
-        return texts, self._size(written)
+        return (texts, self._size(written)) if all(texts) else ([], 0)  # a piece without text is none
 
     def is_told(self, tell: Tell) -> bool:
         """Whether an event of this shape says now what stands in it."""

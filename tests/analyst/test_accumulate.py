@@ -152,7 +152,8 @@ def test_beats_together_are_the_same_as_one_by_one(runs: list[list[float]], rest
             together.rest()
             alone.rest()
         times = list(itertools.accumulate(run, initial=at))[1:]
-        together.beats([time - blocked for time in times])
+        flowed = [time - blocked for time in times]
+        together.beats(flowed, [after - before for before, after in itertools.pairwise([0.5, *flowed])])
         for time in times:
             alone.beat(time, blocked)
         at = times[-1]
