@@ -299,6 +299,26 @@ class Reader(Protocol):
     def normal_usage(self, reported: ReportedUsage) -> Usage: ...
 
 
+class FrameSource(Codec, Protocol):
+    """A codec that can tell many reads at once whether each is one plain event.
+
+    `payloads` gives the data of the first reads, as far as each is exactly one frame of kind `data` with the name
+    `event`, to which `feed` would add nothing. These count as fed; the first that is no such frame is not touched.
+    """
+
+    def payloads(self, reads: Sequence[bytes], event: str | None) -> list[bytes]: ...
+
+
+class TextSource(Reader, Protocol):
+    """A reader that can read many frames at once where each is plain text.
+
+    The frames have the name of one that it told as a `TextPiece`. `texts` gives the text of the first payloads, as far
+    as `read` would tell each as a `TextPiece` of choice 0. These count as read; the first that is none is not touched.
+    """
+
+    def texts(self, payloads: Sequence[bytes]) -> list[str]: ...
+
+
 @runtime_checkable
 class Listener(Protocol):
     """A reader that follows the client too, where both sides talk. `asked` is asked once, at the end.

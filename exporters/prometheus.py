@@ -12,6 +12,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import accumulate, product
 from typing import Protocol
 
@@ -53,6 +54,8 @@ Values = tuple[str, ...]
 At = tuple[float, float]  # monotonic and Unix seconds at which a reading is taken
 Take = Callable[[float, str | None, At], None]  # a value, the trace that it comes from, and when
 Takers = dict[tuple[str, Values], Take]  # by metric and labels, as readings say them
+Lock = AbstractContextManager[bool]
+_NO_TAKERS: Takers = {}
 
 
 class PrometheusExporter:
@@ -72,7 +75,7 @@ class PrometheusExporter:
         self.registry = CollectorRegistry()
         self.started = clock.wall()  # Unix seconds: every counter was 0 then
         self._clock = clock
-        self._lock = threading.RLock()  # around what is not a known series
+        self._lock = threading.RLock()  # around all readings of one call, and each look at more than one number
         self._extra = tuple(Label(name, "configured label", bound=EXTRA_BOUND) for name in extra_labels)
         self._resets: dict[Values, float] = {}  # when each rate limit is full again; bounded by the series
         self._sources: list[_Source] = []  # one per metric of the catalogue
@@ -103,15 +106,16 @@ class PrometheusExporter:
 
     def record_all(self, readings: Iterable[Reading], extra: Values = (), trace_id: str | None = None) -> None:
         """Take readings of one moment, each as `record` does, with `extra` as the values of the configured labels."""
-        takers = self._takers.get(extra, {})
+        taker_of = self._takers.get(extra, _NO_TAKERS).get
         at = (self._clock.monotonic(), self._clock.wall())
-        for reading in readings:
-            value = reading.value
-            take = takers.get((reading.metric, reading.labels))
-            if take is not None and 0.0 <= value <= LARGEST:
-                take(value, trace_id, at)
-            else:
-                self._record_with_care(reading, extra, trace_id, at)
+        with self._lock:
+            for reading in readings:
+                value = reading.value
+                take = taker_of((reading.metric, reading.labels))
+                if take is not None and 0.0 <= value <= LARGEST:
+                    take(value, trace_id, at)
+                else:
+                    self._record_with_care(reading, extra, trace_id, at)
 
     def add(self, metric: str, amount: float = 1.0, labels: tuple[str, ...] = ()) -> None:
         """Record one reading, for counts that no exchange brings."""
@@ -134,17 +138,16 @@ class PrometheusExporter:
     # ------------------------------------------------------------ readings of series not met before
 
     def _record_with_care(self, reading: Reading, extra: Values, trace_id: str | None, at: At) -> None:
-        with self._lock:
-            family = self._families.get(reading.metric)
-            if family is None:
-                self._count_one(DROPPED, OTHER, at)
-                return
-            fits = family.lowest <= reading.value <= LARGEST and len(reading.labels) == len(family.metric.labels)
-            take = self._admit(family, reading.labels, extra, at) if fits else None
-            if take is None:
-                self._count_one(DROPPED, reading.metric, at)
-            else:
-                take(reading.value, trace_id, at)
+        family = self._families.get(reading.metric)
+        if family is None:
+            self._count_one(DROPPED, OTHER, at)
+            return
+        fits = family.lowest <= reading.value <= LARGEST and len(reading.labels) == len(family.metric.labels)
+        take = self._admit(family, reading.labels, extra, at) if fits else None
+        if take is None:
+            self._count_one(DROPPED, reading.metric, at)
+        else:
+            take(reading.value, trace_id, at)
 
     def _admit(self, family: _Family, labels: Values, extra: Values, at: At) -> Take | None:
         """The series of these labels, made when new; None when there is no room."""
@@ -230,7 +233,7 @@ class PrometheusExporter:
             case "counter":
                 source = _Counters(metric, names)
             case "histogram":
-                source = _Histograms(metric, names)
+                source = _Histograms(metric, names, self._lock)
             case "gauge":
                 source = _Gauges(metric, names, clock, self._resets if metric.name.startswith(RATE_LIMITS) else None)
             case "window_ratio" | "window_median":
@@ -345,22 +348,20 @@ class _Counters:
 
 
 class Total:
-    """A sum that grows. (prometheus-client's own takes three times as long to do so.)
+    """A sum that grows, under the registry's lock. (prometheus-client's own takes three times as long to do so.)
 
     Where it `has_exemplar`, it keeps the last reading above 0 that came with a trace.
     """
 
-    __slots__ = ("_has_exemplar", "_lock", "exemplar", "value")
+    __slots__ = ("_has_exemplar", "exemplar", "value")
 
     def __init__(self, has_exemplar: bool) -> None:
         self.value = 0.0
         self.exemplar: Exemplar | None = None
         self._has_exemplar = has_exemplar
-        self._lock = threading.Lock()
 
     def add(self, value: float, trace_id: str | None, at: At) -> None:
-        with self._lock:
-            self.value += value
+        self.value += value
         if trace_id is not None and self._has_exemplar and value > 0.0:
             self.exemplar = Exemplar({TRACE_ID: trace_id}, value, at[1])
 
@@ -368,8 +369,9 @@ class Total:
 class _Histograms:
     lowest = 0.0
 
-    def __init__(self, metric: Metric, names: Values) -> None:
+    def __init__(self, metric: Metric, names: Values, lock: Lock) -> None:
         self.cost = len(metric.buckets) + 3  # +Inf, sum and count
+        self._lock = lock
         self._metric = metric
         self._names = names
         self._bounds = tuple(metric.buckets)
@@ -396,7 +398,8 @@ class _Histograms:
     def collect(self) -> Iterable[Family]:
         family = self._new_family()
         for labels, spread in self._spreads.copy().items():
-            counts, total = spread.read()
+            with self._lock:
+                counts, total = spread.read()
             # An exemplar comes as a third element; prometheus-client takes None for none.
             buckets = list(zip(self._told, map(float, accumulate(counts)), spread.exemplars, strict=True))
             family.add_metric(labels, buckets, total)  # type: ignore[arg-type] # None is no exemplar to it
@@ -406,7 +409,8 @@ class _Histograms:
         yield self._heads[is_openmetrics]
         for labels, spread in self._spreads.copy().items():
             buckets, count, whole = self._prefixes[labels]
-            counts, total = spread.read()
+            with self._lock:
+                counts, total = spread.read()
             below = [number(float(each)) for each in accumulate(counts)]
             if is_openmetrics:
                 for start, told, exemplar in zip(buckets, below, spread.exemplars, strict=True):
@@ -419,12 +423,12 @@ class _Histograms:
 
 
 class Spread:
-    """How many readings lay in each bucket, the last one open, and their sum.
+    """How many readings lay in each bucket, the last one open, and their sum; under the registry's lock.
 
     Where it `has_exemplars`, each bucket keeps its last reading that came with a trace.
     """
 
-    __slots__ = ("_bounds", "_counts", "_has_exemplars", "_lock", "_total", "exemplars")
+    __slots__ = ("_bounds", "_counts", "_has_exemplars", "_total", "exemplars")
 
     def __init__(self, bounds: Sequence[float], has_exemplars: bool) -> None:
         self._bounds = bounds
@@ -432,20 +436,17 @@ class Spread:
         self._total = 0.0
         self._has_exemplars = has_exemplars
         self.exemplars: list[Exemplar | None] = [None] * (len(bounds) + 1)
-        self._lock = threading.Lock()
 
     def add(self, value: float, trace_id: str | None, at: At) -> None:
         place = bisect_left(self._bounds, value)
-        with self._lock:
-            self._counts[place] += 1
-            self._total += value
+        self._counts[place] += 1
+        self._total += value
         if trace_id is not None and self._has_exemplars:
             self.exemplars[place] = Exemplar({TRACE_ID: trace_id}, value, at[1])
 
     def read(self) -> tuple[list[int], float]:
         """The counts, none of them cumulative, and the sum."""
-        with self._lock:
-            return self._counts.copy(), self._total
+        return self._counts.copy(), self._total
 
 
 class _Gauges:

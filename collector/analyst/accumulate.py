@@ -77,6 +77,19 @@ class TextSum:
         if len(self._pieces) >= JOIN_PIECES or len(piece) > JOIN_CHARS:
             self._join(last=False)
 
+    def add_all(self, pieces: list[str]) -> None:
+        """Takes several pieces, to the same end as one by one."""
+        room = JOIN_PIECES - len(self._pieces)
+        if len(pieces) >= JOIN_PIECES or max(map(len, pieces)) > JOIN_CHARS:
+            for piece in pieces:
+                self.add(piece)
+        elif len(pieces) < room:
+            self._pieces += pieces
+        else:
+            self._pieces += pieces[:room]
+            self._join(last=False)
+            self._pieces += pieces[room:]
+
     @property
     def complete(self) -> bool:
         """Whether everything so far was kept."""
@@ -153,6 +166,28 @@ class Rhythm:
             self._flows, self._last = True, flowed
             if self.first is None:
                 self.first = at
+
+    def beats(self, flowed: list[float], gaps: list[float]) -> None:
+        """At most BATCH content frames came, not the first ones, at these times less the time blocked up to then.
+
+        `gaps` are from each to the next, after that from what came before to the first.
+        """
+        if self._flows:
+            gaps[0] = flowed[0] - self._last  # what came before may have been no content
+        else:
+            self._flows = True
+            del gaps[0]
+        self._last = flowed[-1]
+        if gaps and min(gaps) < 0.0:
+            gaps = [max(0.0, gap) for gap in gaps]
+        fresh = self._fresh
+        room = BATCH - len(fresh)
+        if len(gaps) < room:
+            fresh.fromlist(gaps)
+        else:
+            fresh.fromlist(gaps[:room])
+            self._settle()
+            fresh.fromlist(gaps[room:])
 
     def rest(self) -> None:
         """What comes next follows on nothing: the time up to it is no gap."""

@@ -236,7 +236,7 @@ class Analyst:
                 if type(event) is BytesSeen:  # most are
                     fold = opened.get(event.id)
                     if fold is not None and event.from_upstream:
-                        fold.answered(event.data, event.at)
+                        fold.answered(event)
                     elif fold is not None:
                         fold.bytes_seen(event)
                 elif self._take_one(worker, event):

@@ -5,22 +5,27 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Sequence
 from math import inf
+from operator import sub
+from typing import TypeGuard
 
 from msgspec import Struct
 
 from collector import catalogue
 from collector.analyst.accumulate import NewDigest, Rhythm, Room, TextSum, well_formed
 from collector.analyst.correction import correction_ratio
+from collector.analyst.shape import Shape, shape_of
 from collector.dialects.response_id import response_id
 from collector.model import (
     MAX_CALLS,
     MAX_CHOICES,
+    BytesSeen,
     Choice,
     Codec,
     Delta,
     Dialect,
     Frame,
     FrameCounts,
+    FrameSource,
     Headers,
     Listener,
     RateLimit,
@@ -34,6 +39,7 @@ from collector.model import (
     TextFact,
     TextFacts,
     TextPiece,
+    TextSource,
     ToolCall,
     ToolCallFact,
     ToolPiece,
@@ -58,11 +64,15 @@ MAX_FRAME = 16 * 1024 * 1024  # bytes of one line, element or binary frame
 MAX_LIMITS = 16  # rate limits that a body tells
 MAX_SOURCES = 64  # texts that an answer cites, and as many that the provider retrieved
 MAX_SOURCE_CHARS = 65_536  # of all of them together, of either kind
+HELD = 32  # reads of a stream of plain text that are read together
+MAX_SHAPES = 4  # looked for in one stream: where something else in it changes each time, none will do
+HELD_SIZE = 1024  # bytes of a read that waits for others
 _GIVEN_UP = frozenset({"event_over_cap", "frame_over_cap", "encoding_broken", "decompress_over_cap"})
 
 
 _ONE = frozenset({0})  # the only choice of most answers
 _NO_HEAD = ResponseHead(0, Headers())
+_STILL = Rhythm()  # of what is no stream: nothing beats in it
 
 
 class Limits(Struct, frozen=True):
@@ -81,7 +91,8 @@ class Limits(Struct, frozen=True):
 class Body:
     """One direction's bytes: transfer coding and content coding off, counted.
 
-    Where no content coding is on (`is_plain`), `dechunk` is all there is to do; None where the bytes are the body.
+    Where no content coding is on (`is_plain`), `dechunk` is all there is to do, or `whole_chunks` for several reads;
+    None where the bytes are the body.
     """
 
     def __init__(self, headers: Headers, cap: int) -> None:
@@ -89,6 +100,7 @@ class Body:
         chunked = transfer is not None and transfer.lower().rstrip().endswith("chunked")
         self._dechunker = Dechunker() if chunked else None
         self.dechunk = None if self._dechunker is None else self._dechunker.feed
+        self.whole_chunks = None if self._dechunker is None else self._dechunker.whole_chunks
         codings = headers.all("content-encoding")
         self._decoder = ContentDecoder(codings, cap) if codings else None
         self.is_plain = self._decoder is None or self._decoder.plain
@@ -133,7 +145,7 @@ class Answer:
         self.dialect: Dialect | None = None
         self.reader: Reader | None = None
         self.transport: Transport | None = None
-        self.rhythm = Rhythm(limits.stall, limits.token_deadline)
+        self.rhythm = _STILL
         self.blocked = 0.0
         self.first_byte: float | None = None
         self.first_visible: float | None = None
@@ -160,6 +172,15 @@ class Answer:
         self._sniffer: Sniffer | None = None
         self._start = b""
         self._codec: Codec | None = None
+        self._plain: tuple[FrameSource, TextSource] | None = None  # where both can read many frames at once
+        self._before: tuple[str | None, int] | None = None  # name and choice of the last frame of plain text
+        self._holds = False  # whether what comes next is held, as it is probably plain text too
+        self._shape: Shape | None = None  # of the reads that come
+        self._is_proven = (
+            False  # whether it is known that it holds, or that there is none: until the next frame of another
+        )
+        self._shapes = 0  # that were looked for, at most MAX_SHAPES
+        self._held: list[BytesSeen] = []  # of the body, waiting to be read together; at most HELD
         self._texts: dict[int, TextSum] = {}
         self._spoken, self._called = Room(limits.text), Room(limits.text)  # for all choices; for all calls' arguments
         self._repeats: dict[int, str | None] = {}  # None: more than is kept
@@ -193,7 +214,82 @@ class Answer:
         elif self._sniffer.fixed is not None:
             self._open(self._sniffer.fixed)
 
-    def bytes_seen(self, data: bytes, at: float) -> None:
+    def bytes_seen(self, event: BytesSeen) -> None:
+        """Bytes of the body. Where a stream is plain text, HELD reads are read together."""
+        if self._holds:
+            held = self._held
+            held.append(event)
+            if len(held) >= HELD or len(event.data) > HELD_SIZE:
+                self._read_held()
+        else:
+            self._read(event.data, event.at)
+
+    def client_blocked(self, seconds: float) -> None:
+        """The client did not read for so long, after what came before."""
+        self._read_held()
+        self.blocked += seconds
+
+    def _read_held(self) -> None:
+        """Reads what is held: together as far as each read is one frame of plain text, then one by one."""
+        held = self._held
+        if not held:
+            return
+        self._held = []
+        taken = self._read_together([event.data for event in held], [event.at for event in held])
+        self._holds = taken == len(held)
+        for event in held[taken:]:
+            self._read(event.data, event.at)
+
+    def _read_together(self, reads: list[bytes], times: list[float]) -> int:
+        """How many of the reads, from the first, were frames of plain text. To these it does what `_read` does to each,
+        for a fraction of its cost."""
+        if self._body is None:
+            return 0
+        texts: list[str] = []
+        shape = self._shape if self._is_proven else self._prove_shape(self._body, reads[0])
+        if shape is not None:
+            texts, size = shape.texts(reads)
+            self._body.size += size
+        if not texts:
+            bodies = reads if self._body.whole_chunks is None else self._body.whole_chunks(reads)
+            texts = self._tell(bodies)
+            self._body.size += sum(map(len, bodies[: len(texts)]))
+        count = len(texts)
+        if not count:
+            return 0
+        self._data += count
+        self._content += count
+        flowed = [at - self.blocked for at in times[:count]] if self.blocked else times[:count]
+        gaps = list(map(sub, flowed, [self._last_flowed, *flowed]))
+        silence = max(gaps)
+        if silence > self._longest_silence:
+            self._longest_silence = max(0.0, silence)
+        self._last_byte, self._last_flowed = times[count - 1], flowed[-1]
+        self.rhythm.beats(flowed, gaps)
+        self._texts[0].add_all(texts)
+        return count
+
+    def _prove_shape(self, body: Body, read: bytes) -> Shape | None:
+        """The shape that this read and those after it probably have; the last one, if it still holds."""
+        bodies = [read] if body.whole_chunks is None else body.whole_chunks([read])
+        self._is_proven = True
+        if bodies and (self._shape is None or not self._shape.is_told(self._tell)):
+            self._shape = None
+            texts = self._tell(bodies) if self._shapes < MAX_SHAPES else []
+            if texts:
+                self._shapes += 1
+                self._shape = shape_of(read, bodies[0], texts[0], self._limits.event, self._tell)
+        return self._shape if bodies else None
+
+    def _tell(self, bodies: list[bytes]) -> list[str]:
+        """The texts of the first of these, as far as each is an event of plain text. Nothing of them is remembered."""
+        if self._plain is None or self._before is None:
+            return []
+        codec, reader = self._plain
+        return reader.texts(codec.payloads(bodies, self._before[0]))
+
+    def _read(self, data: bytes, at: float) -> None:
+        self._is_proven = False
         body, codec = self._body, self._codec
         if body is None:
             return
@@ -223,6 +319,7 @@ class Answer:
 
     def close(self, at: float) -> None:
         """The body is over, however it ended."""
+        self._read_held()
         # What only the end of the body ends had come with its last byte.
         came = at if self.first_byte is None else self._last_byte
         if self._sniffer is not None and self._codec is None:
@@ -251,6 +348,8 @@ class Answer:
     def _open(self, transport: Transport) -> None:
         self.transport = transport
         self._streamed = transport in STREAMS
+        if self._streamed:
+            self.rhythm = Rhythm(self._limits.stall, self._limits.token_deadline)
         frame_cap = min(self._limits.body, MAX_FRAME)
         match transport:
             case "sse":
@@ -269,6 +368,9 @@ class Answer:
                 self._open_websocket(frame_cap)
             case "opaque":
                 self._codec = OpaqueCodec()
+        if isinstance(self._codec, SseCodec | EventStreamCodec) and self._body is not None and self._body.is_plain:
+            reader = self.reader
+            self._plain = (self._codec, reader) if _reads_texts(reader) else None
 
     def _open_websocket(self, cap: int) -> None:
         headers = self.head.headers
@@ -325,6 +427,9 @@ class Answer:
         if type(delta) is TextPiece and frame.terminated:  # most
             self._data += 1
             self._take_text(delta, at)
+            # Two in a row: streams of several choices, which take turns, are read one by one.
+            before, self._before = self._before, (frame.event, delta.choice)
+            self._holds = self._plain is not None and before == self._before == (frame.event, 0)
             return
         if isinstance(delta, TextPiece):
             delta = Delta(text=(delta,))
@@ -632,6 +737,10 @@ class Answer:
             content=self._content,
             done_marker=self._done,
         )
+
+
+def _reads_texts(reader: Reader | None) -> TypeGuard[TextSource]:
+    return hasattr(reader, "texts")
 
 
 def _name(told: str | None) -> str | None:

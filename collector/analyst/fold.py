@@ -97,7 +97,7 @@ class ExchangeFold:
         self._body_hash: int | None = None
         self._response: ResponseSeen | None = None
         self._answer = Answer(rules.limits, rules.new_digest, reads_id=rules.reads_ids)
-        self.answered = self._answer.bytes_seen  # takes bytes from the upstream, and when they came
+        self.answered = self._answer.bytes_seen  # takes bytes from the upstream
 
     # ------------------------------------------------------------ events
 
@@ -107,7 +107,7 @@ class ExchangeFold:
 
     def bytes_seen(self, event: BytesSeen) -> None:
         if event.from_upstream:
-            self.answered(event.data, event.at)
+            self.answered(event)
         elif self._answer.is_tunnel:
             self._answer.client_bytes(event.data, event.at)
         else:
@@ -115,7 +115,7 @@ class ExchangeFold:
                 self._request_codec.feed(part)
 
     def client_blocked(self, event: ClientBlocked) -> None:
-        self._answer.blocked += event.seconds
+        self._answer.client_blocked(event.seconds)
 
     def ended(self, event: ExchangeEnded) -> Exchange:
         answer = self._answer
@@ -234,7 +234,7 @@ class ExchangeFold:
             facts = dialect.request_facts(body)
         except UnreadableError:
             return RequestFacts(), ["request_unreadable"]
-        return (replace(facts, service_tier=_tier(body)) if _TIER in body else facts), []
+        return (replace(facts, service_tier=_tier(body)) if body.find(_TIER) >= 0 else facts), []
 
     def _request_codec_words(self) -> list[str]:
         words = self._request_codec.anomalies + self._request_body.anomalies

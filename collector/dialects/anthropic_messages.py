@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
+from collector.dialects.decoding import Decoder, PlainDecoder, SomeText, UnreadableError, count, json_text, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
 from collector.dialects.paths import raw_publisher
 from collector.dialects.prompt import prompt_facts
@@ -94,6 +95,33 @@ class _Body(Struct, gc=False):
 _decode = Decoder(_Body)
 
 
+class _PlainDelta(Struct, gc=False):
+    type: Literal["text_delta"]
+    text: SomeText
+    partial_json: None = None
+    thinking: None = None
+    stop_reason: None = None
+    citation: None = None
+
+
+class _PlainBody(Struct, gc=False):
+    """The event that most events are: a piece of text. `_Body`, narrowed."""
+
+    type: Literal["content_block_delta"]
+    delta: _PlainDelta
+    index: int | None = None
+    message: None = None
+    content_block: None = None
+    usage: None = None
+    error: None = None
+    model: None = None
+    content: None = None
+    stop_reason: None = None
+
+
+_decode_plain = PlainDecoder(_PlainBody)
+
+
 def _reported(usage: _Usage | None) -> ReportedUsage | None:
     if usage is None:
         return None
@@ -135,6 +163,9 @@ class MessagesReader:
         if kind == "content_block_delta":  # most
             return self._block_delta(body.index or 0, body.delta or _BlockDelta())
         return self._delta(body, kind)
+
+    def texts(self, payloads: Sequence[bytes]) -> list[str]:
+        return [body.delta.text for body in _decode_plain(payloads)]
 
     def ended_well(self) -> bool:
         """Only `message_stop` ends a stream."""

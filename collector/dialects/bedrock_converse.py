@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Raw, Struct, field
 
 from collector.dialects.aws import error_of_frame, error_of_response
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, UnreadableError, count, json_text, raw_bytes
+from collector.dialects.decoding import Decoder, PlainDecoder, SomeText, UnreadableError, count, json_text, raw_bytes
 from collector.dialects.prompt import prompt_facts
 from collector.model import (
     MAX_CALLS,
@@ -116,6 +117,30 @@ class _Body(Struct, gc=False, rename="camel"):
 _decode = Decoder(_Body)
 
 
+class _PlainBlock(Struct, gc=False, rename="camel"):
+    text: SomeText
+    tool_use: None = None
+    reasoning_content: None = None
+    citations_content: None = None
+    citation: None = None
+
+
+class _PlainBody(Struct, gc=False, rename="camel"):
+    """The payload that most payloads are: a piece of text. `_Body`, narrowed."""
+
+    delta: _PlainBlock
+    content_block_index: int | None = None
+    output: None = None
+    start: None = None
+    stop_reason: None = None
+    usage: None = None
+    metrics: None = None
+    trace: None = None
+
+
+_decode_plain = PlainDecoder(_PlainBody)
+
+
 def _reported(usage: _Usage | None) -> ReportedUsage | None:
     if usage is None:
         return None
@@ -172,6 +197,9 @@ class ConverseReader:
         if frame.event == "contentBlockDelta":
             return self._piece(body.content_block_index or 0, body.delta or _Block())
         return self._delta(body, frame.event)
+
+    def texts(self, payloads: Sequence[bytes]) -> list[str]:
+        return [body.delta.text for body in _decode_plain(payloads)]
 
     def ended_well(self) -> bool:
         """Only `messageStop` ends a stream."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
 import types
 import typing
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -16,6 +18,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 BOM = b"\xef\xbb\xbf"
 MAX_DEPTH = 512
 MAX_NESTED = 500_000  # objects and arrays of one text: each costs many times the bytes it is written in
+MAX_COUNT = 10**15  # of tokens; what says more is no count
 MAX_VALUES = 1_000_000  # values of a text that is read into plain objects
 # A string that does not end goes on to the end of the text: looking for its end again at every quote takes hours.
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
@@ -82,6 +85,26 @@ class Decoder(typing.Generic[T]):
             raise UnreadableError from error
 
 
+SomeText = Annotated[str, msgspec.Meta(min_length=1)]  # in a narrow type; a piece without text is no piece
+
+
+class PlainDecoder(typing.Generic[T]):
+    """Decodes many payloads of one narrow type: the first ones, as far as they fit it.
+
+    The type of a plain frame is that of any frame with its fields narrowed: what fits it decodes to the same values
+    there. A field that the wide type reads must be in the narrow one too, or what is wrong in it would go unseen.
+    """
+
+    def __init__(self, kind: type[T]) -> None:
+        self._strict = msgspec.json.Decoder(kind).decode
+
+    def __call__(self, payloads: Iterable[bytes]) -> list[T]:
+        found: list[T] = []
+        with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
+            found.extend(map(self._strict, payloads))  # keeps those before one that does not fit
+        return found
+
+
 _hints = functools.cache(typing.get_type_hints)
 
 
@@ -124,7 +147,11 @@ def raw_bytes(value: msgspec.Raw) -> bytes | None:
 
 def count(value: float | None) -> int | None:
     """A token count, or None for what is not one (negative, not finite, a fraction)."""
-    if value is None or isinstance(value, bool) or not 0 <= value < 1e15 or value != int(value):
+    if value is None:
+        return None
+    if type(value) is int:  # most
+        return value if 0 <= value < MAX_COUNT else None
+    if isinstance(value, bool) or not 0 <= value < MAX_COUNT or value != int(value):
         return None
     return int(value)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, Literal
 
 from msgspec import Raw, Struct
 
 from collector.dialects.conversation import Turn, split
-from collector.dialects.decoding import Decoder, UnreadableError, json_text, raw_bytes
+from collector.dialects.decoding import Decoder, PlainDecoder, SomeText, UnreadableError, json_text, raw_bytes
 from collector.dialects.errors import ErrorBody, error_of_body, says_limits, wire_error
 from collector.dialects.google import retry_hint
 from collector.dialects.openai_usage import (
@@ -108,6 +110,42 @@ class _Body(Struct, gc=False):
 _decode = Decoder(_Body)
 
 
+class _PlainDelta(Struct, gc=False):
+    content: SomeText
+    reasoning_content: None = None
+    reasoning: None = None
+    refusal: None = None
+    tool_calls: None = None
+    function_call: None = None
+
+
+class _PlainChoice(Struct, gc=False):
+    delta: _PlainDelta
+    index: Literal[0]
+    message: None = None
+    finish_reason: None = None
+    error: None = None
+
+
+class _PlainBody(Struct, gc=False):
+    """The chunk that most chunks are: a piece of text of the first choice. `_Body`, narrowed."""
+
+    choices: tuple[_PlainChoice]
+    object: str | None = None
+    model: str | None = None
+    usage: None = None
+    timings: None = None
+    time_info: None = None
+    perf_metrics: None = None
+    error: None = None
+    x_groq: None = None
+    type: None = None
+    code: None = None
+
+
+_decode_plain = PlainDecoder(_PlainBody)
+
+
 class _Said:
     """What one body said, in lists that grow."""
 
@@ -184,6 +222,17 @@ class ChatReader:
         except UnreadableError:
             return Delta(malformed=True, error=wire_error(ErrorBody()) if frame.event == "error" else None)
         return self._plain_text(body) or self._delta(body, frame.event)
+
+    def texts(self, payloads: Sequence[bytes]) -> list[str]:
+        if 0 not in self._seen_choices:
+            return []
+        bodies = _decode_plain(payloads)
+        if {body.model for body in bodies} - {self._model} or "error" in {body.object for body in bodies}:
+            bodies = list(takewhile(self._goes_on, bodies))
+        return [body.choices[0].delta.content for body in bodies]
+
+    def _goes_on(self, body: _PlainBody) -> bool:
+        return body.model == self._model and body.object != "error"
 
     def ended_well(self) -> bool:
         """Whether every choice seen has said how it finished: the end for those who send no marker."""

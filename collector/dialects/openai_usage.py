@@ -97,6 +97,14 @@ def _seconds(told: float | str | None) -> float | None:
     return None if told is None or (told and told == round(told, 0)) else told
 
 
+def _tells_times(usage: CompletionUsage) -> bool:
+    times = (
+        usage.queue_time, usage.prompt_time, usage.completion_time, usage.total_time, usage.time_to_first_token_ms,
+        usage.time_to_first_token, usage.total_latency,
+    )  # fmt: skip
+    return times.count(None) < len(times)
+
+
 def phases_of(
     usage: CompletionUsage | None,
     timings: Timings | None = None,
@@ -104,6 +112,8 @@ def phases_of(
     perf: PerfMetrics | None = None,
 ) -> tuple[tuple[str, float], ...]:
     """Phases in seconds, however they are told."""
+    if timings is None and info is None and perf is None and (usage is None or not _tells_times(usage)):
+        return ()  # as most
     named: list[tuple[str, float | None, float]] = []
     for told in (usage, info):
         if told is not None:

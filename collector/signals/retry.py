@@ -6,6 +6,7 @@ from collector.model import Headers
 from collector.signals.values import number, seconds_until
 
 RETRY_COUNTS = ("x-stainless-retry-count", "x-retry-count", "x-retry-attempt")
+RETRY_HINTS = frozenset({"retry-after-ms", "x-ms-retry-after-ms", "retry-after"})
 
 
 def retry_after(headers: Headers, arrived: float | None) -> float | None:
@@ -13,6 +14,8 @@ def retry_after(headers: Headers, arrived: float | None) -> float | None:
 
     Beside the seconds and dates of RFC 9110, the other forms of resets are read, since some send them here.
     """
+    if RETRY_HINTS.isdisjoint(headers.firsts):
+        return None
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
         millis = number(headers.first(name))
         if millis is not None:
@@ -23,8 +26,9 @@ def retry_after(headers: Headers, arrived: float | None) -> float | None:
 
 def retry_attempt(headers: Headers) -> int | None:
     """Which retry this request is, as client libraries count: 0 is the first try."""
-    for name in RETRY_COUNTS:
-        value = number(headers.first(name)) if name in headers.firsts else None
+    said = headers.firsts
+    for name in filter(said.__contains__, RETRY_COUNTS):
+        value = number(said[name])
         if value is not None and value == int(value) and value < 1000:
             return int(value)
     return None

@@ -75,6 +75,7 @@ ORCA_NAMES = frozenset({
 
 REPORTS = ("endpoint-load-metrics", "endpoint-load-metrics-bin")
 
+MODEL_HEADERS = frozenset({"openai-model", "x-ms-served-model", "x-trace-detail"})
 # Names of which a head has one where it says more of the upstream than ids, places and one time.
 TELLING = frozenset({
     "x-trace-detail", "server-timing", "x-cache-hit", "x-model-load", "azure-openai-deployment-utilization", *REPORTS,
@@ -180,6 +181,8 @@ def is_deprecated(response: Headers) -> bool:
 
 def served_model(response: Headers) -> str | None:
     """The model that headers name, for bodies that name none."""
+    if MODEL_HEADERS.isdisjoint(response.firsts):
+        return None
     detail = _trace_detail(response.first("x-trace-detail"))
     told = detail.get("model_name")
     traced = told if isinstance(told, str) else None
@@ -272,8 +275,8 @@ def _trace_detail(text: str | None) -> dict[str, object]:
 
 def _first_id(headers: Headers, names: Iterable[str]) -> str | None:
     said = headers.firsts
-    for name in names:
-        found = identifier(said[name]) if name in said else None
+    for name in filter(said.__contains__, names):
+        found = identifier(said[name])
         if found is not None:
             return found
     return None
@@ -281,8 +284,8 @@ def _first_id(headers: Headers, names: Iterable[str]) -> str | None:
 
 def _first_place(headers: Headers) -> str | None:
     said = headers.firsts
-    for name in REGIONS:
-        found = _place(said[name]) if name in said else None
+    for name in filter(said.__contains__, REGIONS):
+        found = _place(said[name])
         if found is not None:
             return found
     return None

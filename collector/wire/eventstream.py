@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import repeat
 
 from collector.model import Frame
 
@@ -78,6 +80,25 @@ class EventStreamCodec:
             self._buffer += data[at:]
         return frames
 
+    def payloads(self, reads: Sequence[bytes], event: str | None) -> list[bytes]:
+        """The data of the first reads, as far as each is exactly one message with the headers of the one before it.
+
+        Feeding them would tell nothing else of them; they need not be fed any more. Empty where the last message is not
+        of this event.
+        """
+        found: list[bytes] = []
+        head = self._head
+        if self._stopped or self._buffer or self._is_fault or not head or event != self._event:
+            return found
+        if not reads or max(map(len, reads)) > self._cap:
+            return found
+        start = PRELUDE + len(head)
+        for message, begin in zip(reads, map(_begin, map(len, reads), repeat(head)), strict=True):
+            if not message.startswith(begin) or int.from_bytes(message[-4:], "big") != zlib.crc32(message[:-4]):
+                break
+            found.append(message[start:-4])
+        return found
+
     def close(self) -> Iterable[Frame]:
         if self._buffer and not self._stopped:
             self.anomalies.append("unterminated_final_event")
@@ -100,6 +121,14 @@ class EventStreamCodec:
         if self._is_fault:
             return Frame(payload or b"{}", self._event)
         return Frame(payload, self._event, "data" if payload else "empty")
+
+
+@lru_cache(maxsize=1024)  # the messages of a stream are of much the same lengths
+def _begin(total: int, head: bytes) -> bytes:
+    """The prelude and the headers of a message of this length; more than is in one that has no payload."""
+    prelude = struct.pack(">II", total, len(head))
+    begin = prelude + _CRC.pack(zlib.crc32(prelude)) + head
+    return begin if total > len(begin) + 4 else begin + bytes(5)
 
 
 def _event_of(named: dict[str, str]) -> str | None:

@@ -23,7 +23,30 @@ def _line(line: str) -> tuple[str, str] | None:
     return (name.strip().lower(), value.strip()) if colon else None
 
 
-# Lines of responses; an upstream says most of them with every answer. Those of requests hold keys, and are not kept.
+# Lines of requests that hold no keys and no ids, and come with every request of a client library.
+PLAIN_NAMES = frozenset({
+    "accept", "accept-encoding", "accept-language", "anthropic-version", "connection", "content-length", "content-type",
+    "host", "openai-beta", "transfer-encoding", "user-agent",
+})  # fmt: skip
+PLAIN_PREFIX = "x-stainless-"  # what the SDKs of OpenAI and Anthropic say of themselves
+MAX_LINE = 256  # characters of a line of a request that is remembered,
+MAX_REMEMBERED = 1024  # and how many are, before all are forgotten
+
+
+class PlainLines(dict[str, tuple[str, str] | None]):
+    """Lines of requests, read as `_line` does. Some hold keys: only those with a plain name are remembered."""
+
+    def __missing__(self, line: str) -> tuple[str, str] | None:
+        told = _line(line)
+        if told is not None and len(line) <= MAX_LINE and (told[0] in PLAIN_NAMES or told[0].startswith(PLAIN_PREFIX)):
+            if len(self) >= MAX_REMEMBERED:
+                self.clear()
+            self[line] = told
+        return told
+
+
+request_lines = PlainLines()
+# Lines of responses; an upstream says most of them with every answer.
 known_line = lru_cache(maxsize=1024)(_line)
 
 
@@ -45,7 +68,7 @@ def request_head(head: bytes) -> tuple[str, str, Headers]:
     first, _, block = head.partition(b"\r\n")
     method, _, rest = first.partition(b" ")
     target, _, _ = rest.partition(b" ")
-    return _text(method), _text(target), _headers(block)
+    return _text(method), _text(target), _headers(block, request_lines.__getitem__)
 
 
 def response_head(head: bytes) -> ResponseHead:

@@ -59,6 +59,9 @@ class Sniffer:
         """The transport of a body that starts so, or None while that could still be several."""
         if self.fixed is not None or not (start or ended):
             return self.fixed
+        if self._declared == "json" and start[:1] == b"{" and start.find(b"\n", 0, FIRST_LINE) < 0:
+            # Most answers: an object on one line. Where it goes on, another may follow.
+            return "json" if ended or len(start) >= FIRST_LINE else None
         looked = start[:LOOK].removeprefix(BOM).lstrip()
         found: Transport | None = None
         if looked.startswith(b"["):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from collector.model import Frame
@@ -50,11 +50,33 @@ class SseCodec:
             if data.startswith(b"\n"):
                 data = data[1:]
         self._line += data
-        if b"\n" not in data and b"\r" not in data:
+        if data.find(b"\n") < 0 and data.find(b"\r") < 0:
             if len(self._line) + self._data_size > self._cap:
                 self._give_up()
             return ()
         return self._lines()
+
+    def payloads(self, reads: Sequence[bytes], event: str | None) -> list[bytes]:
+        """The data of the first reads, as far as each is exactly one event of that name with one line of JSON.
+
+        Feeding them would tell nothing else of them; they need not be fed any more.
+        """
+        found: list[bytes] = []
+        start = _start_of(event)
+        if self._stopped or not self._between_events or start is None:
+            return found
+        skip = len(start)
+        for data in reads:
+            size = len(data)
+            if data[:skip] != start or data.find(b"\n", skip) != size - 2:
+                break
+            # (To ask a byte string whether another is `in` it costs ten times as much as to find it there.)
+            if data[-3:] != b"}\n\n" or data.find(b"\r") >= 0 or size > self._cap:
+                break
+            found.append(data[skip:-2])
+        if found:
+            self._at_start = self._after_cr = False
+        return found
 
     def close(self) -> Iterable[Frame]:
         """What the end of the body cut off, if anything."""
@@ -146,3 +168,12 @@ def _name(value: bytes) -> str:
 
 
 _short_name = lru_cache(maxsize=256)(_name)  # names; a provider has few
+
+
+@lru_cache(maxsize=256)
+def _start_of(event: str | None) -> bytes | None:
+    """How an event of this name mostly begins, up to its data; None where a name is not read as it is written so."""
+    if event is None:
+        return b"data: "
+    name = event.encode()
+    return b"event: %b\ndata: " % name if len(name) < MAX_NAME and _name(name) == event else None

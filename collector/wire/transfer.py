@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 import httptools
@@ -61,6 +62,27 @@ class Dechunker:
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
         return body
+
+    def whole_chunks(self, reads: Sequence[bytes]) -> list[bytes]:
+        """The body bytes of the first reads, as far as each is exactly one chunk. They need not be fed any more."""
+        bodies: list[bytes] = []
+        if not self._between_chunks or self.complete or self.broken:
+            return bodies
+        for data, line in zip(reads, map(line_of, map(len, reads)), strict=True):
+            if not line or data[-2:] != b"\r\n" or not data.startswith((line, line.upper())):
+                break
+            bodies.append(data[len(line) : -2])
+        return bodies
+
+
+@lru_cache(maxsize=2048)  # lengths; most reads that are asked about are short
+def line_of(length: int) -> bytes:
+    """The first line of a chunk that is so long with it, as most write it; empty where no chunk is."""
+    for digits in range(1, 9):
+        size = length - digits - 4  # of the two ends of lines
+        if size > 0 and len(f"{size:x}") == digits:
+            return b"%x\r\n" % size
+    return b""
 
 
 @lru_cache(maxsize=1024)  # sizes; those of a stream's chunks are much the same

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.analyst.accumulate import GAPS_LISTED, Rhythm, Room, TextSum, digest_of, well_formed
+from collector.analyst.accumulate import BATCH, GAPS_LISTED, Rhythm, Room, TextSum, digest_of, well_formed
 from collector.model import ChunkGaps, TextFact
 
 SHA256 = digest_of("sha256", b"")
@@ -41,6 +41,18 @@ def test_a_text_is_the_sum_of_its_pieces(pieces: list[str], cap: int) -> None:
     assert text.fact() == fact_of(whole)
     assert text.text() == whole[:cap]
     assert text.complete == (len(whole) <= cap)
+
+
+@given(st.lists(st.lists(ANY_TEXT | st.just("long " * 20), min_size=1, max_size=80), max_size=6), st.integers(0, 60))
+def test_pieces_taken_together_are_the_same_as_one_by_one(runs: list[list[str]], cap: int) -> None:
+    room, other = Room(cap), Room(cap)
+    together, alone = TextSum(room, SHA256), TextSum(other, SHA256)
+    for run in runs:
+        together.add_all(run)
+        for piece in run:
+            alone.add(piece)
+        assert room.left == other.left  # which a text beside it would have
+    assert (together.fact(), together.text(), together.complete) == (alone.fact(), alone.text(), alone.complete)
 
 
 def test_a_surrogate_pair_split_over_pieces_is_one_character() -> None:
@@ -126,6 +138,27 @@ def test_the_time_a_client_blocks_is_in_no_gap() -> None:
 
 def test_time_blocked_before_the_first_frame_is_in_no_gap() -> None:
     assert rhythm_of([10.0, 11.0], {0: 9.0}).gaps().gaps == (1.0,)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([0.0, 0.01, 0.1, 0.3, 2.0, -0.5]), min_size=1, max_size=BATCH), max_size=6),
+    st.sets(st.integers(0, 5)),
+    st.sampled_from([0.0, 0.25]),
+)
+def test_beats_together_are_the_same_as_one_by_one(runs: list[list[float]], rests: set[int], blocked: float) -> None:
+    together, alone, at = rhythm_of([1.0, 1.25]), rhythm_of([1.0, 1.25]), 2.0
+    for number, run in enumerate(runs):
+        if number in rests:
+            together.rest()
+            alone.rest()
+        times = list(itertools.accumulate(run, initial=at))[1:]
+        flowed = [time - blocked for time in times]
+        together.beats(flowed, [after - before for before, after in itertools.pairwise([0.5, *flowed])])
+        for time in times:
+            alone.beat(time, blocked)
+        at = times[-1]
+    assert (together.gaps(), together.span, together.stalls) == (alone.gaps(), alone.span, alone.stalls)
+    assert (together.deadlines, together.first) == (alone.deadlines, alone.first)
 
 
 def test_the_time_after_a_rest_is_no_gap_and_meets_no_deadline() -> None:

@@ -39,6 +39,41 @@ def test_a_message_comes_out_with_its_last_byte() -> None:
     assert list(codec.feed(ONE[-1:] + TWO[:5])) == [Frame(b'{"a":1}', "messageStart")]
 
 
+MESSAGES = [
+    ONE, TWO, TWO, TWO[:-1], TWO[:-1] + b"\0", TWO[:8] + b"\0" + TWO[9:], TWO + TWO, b"", b"\0",
+    event("contentBlockDelta", b""),
+    exception("throttlingException", b"{}"), message(b"", b"{}"), message(text("x", "y" * 2000), b"{}"),
+    message(text("a", "b") + text(":event-type", "contentBlockDelta"), b'{"c":3}'),
+]  # fmt: skip
+
+
+@given(
+    st.lists(st.sampled_from(MESSAGES), max_size=3),
+    st.lists(st.sampled_from(MESSAGES), max_size=6),
+    st.sampled_from([None, "contentBlockDelta", "messageStart", "exception:throttlingException"]),
+    st.sampled_from([CAP, 100]),
+)
+def test_messages_told_together_are_those_that_feeding_tells(
+    before: list[bytes], reads: list[bytes], name: str | None, cap: int
+) -> None:
+    together, alone = EventStreamCodec(cap), EventStreamCodec(cap)
+    for piece in before:
+        assert list(together.feed(piece)) == list(alone.feed(piece))
+    payloads = together.payloads(reads, name)
+    assert [list(alone.feed(read)) for read in reads[: len(payloads)]] == [[Frame(data, name)] for data in payloads]
+    for each in reads[len(payloads) :]:
+        assert list(together.feed(each)) == list(alone.feed(each))
+    assert (list(together.close()), together.anomalies) == (list(alone.close()), alone.anomalies)
+
+
+def test_whole_messages_of_one_event_are_told_together_up_to_another() -> None:
+    codec = EventStreamCodec(CAP)
+    assert list(codec.feed(TWO)) == [Frame(b'{"b":2}', "contentBlockDelta")]
+    assert codec.payloads([TWO, event("contentBlockDelta", b'{"b":30}'), ONE, TWO], "contentBlockDelta") == [
+        b'{"b":2}', b'{"b":30}',
+    ]  # fmt: skip
+
+
 def test_headers_of_every_type_are_stepped_over() -> None:
     body = message(ALL_TYPES + text(":event-type", "chunk") + ALL_TYPES, b"{}")
     assert read(EventStreamCodec(CAP), [body]) == ([Frame(b"{}", "chunk")], [])

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.model import Headers
-from collector.wire.heads import MAX_LINES, known_line, path_of, request_head, response_head
+from collector.wire.heads import (
+    MAX_LINES,
+    MAX_REMEMBERED,
+    known_line,
+    path_of,
+    request_head,
+    request_lines,
+    response_head,
+)
 
 
 def test_a_request_head_is_method_target_and_headers() -> None:
@@ -53,10 +61,26 @@ def test_a_line_that_is_no_utf_8_leaves_the_others_as_they_are() -> None:
     assert headers.lines == (("x-a", "café"), ("x-b", "café"))
 
 
-def test_lines_of_requests_are_not_remembered() -> None:
+def test_of_requests_only_lines_that_hold_no_key_are_remembered() -> None:
     kept = known_line.cache_info().currsize
-    request_head(b"POST / HTTP/1.1\r\nAuthorization: Bearer only-here\r\n\r\n")
+    secrets = (
+        b"Authorization: Bearer only-here",
+        b"x-api-key: only-here",
+        b"api-key: only-here",
+        b"Cookie: a=only-here",
+    )
+    plain = (b"User-Agent: of-a-test", b"X-Stainless-Lang: python", b"Accept: " + b"only-here" * 100)
+    request_head(b"POST / HTTP/1.1\r\n" + b"".join(line + b"\r\n" for line in (*secrets, *plain)) + b"\r\n")
     assert known_line.cache_info().currsize == kept
+    assert request_lines["User-Agent: of-a-test"] == ("user-agent", "of-a-test")
+    assert {"User-Agent: of-a-test", "X-Stainless-Lang: python"} <= request_lines.keys()
+    assert not [line for line in request_lines if "only-here" in line]
+
+
+def test_what_is_remembered_of_requests_is_bounded() -> None:
+    for number in range(MAX_REMEMBERED + 10):
+        request_head(b"POST / HTTP/1.1\r\nHost: h%d\r\n\r\n" % number)
+    assert len(request_lines) <= MAX_REMEMBERED
 
 
 @given(st.lists(st.sampled_from([b"A: 1", b"a:2", b" B :  3 ", b"none", b"", b": x", b"c\xff: y"]), max_size=6))

@@ -36,6 +36,54 @@ def test_lines_may_end_with_lf_crlf_or_cr(end: bytes) -> None:
     assert frames_of([body]) == ([Frame(b'{"x":1}', "a"), Frame(b'{"x":2}')], [])
 
 
+WHOLE = [
+    b'data: {"a":1}\n\n',
+    b'event: e\ndata: {"a":1}\n\n',
+    b'data: {"b":\n\n',
+    b'data: {"c":\r1}\n\n',
+    b"data: {}\r\n\r\n",
+]
+ODD = [
+    b": c\n\n",
+    b"event: e\n",
+    b"data: 1",
+    b"\n",
+    b"\r",
+    b"\n\n",
+    b"",
+    b"\xef\xbb\xbf",
+    b'data: {"a":1}\n\ndata: {"a":2}\n\n',
+]
+
+
+@given(
+    st.lists(st.sampled_from(WHOLE + ODD), max_size=4),
+    st.lists(st.sampled_from(WHOLE) | st.sampled_from(ODD), max_size=6),
+    st.sampled_from([None, "e", "", "e" * 64, " e", "\ufffd"]),
+    st.sampled_from([CAP, 16]),
+)
+def test_events_told_together_are_those_that_feeding_tells(
+    before: list[bytes], reads: list[bytes], name: str | None, cap: int
+) -> None:
+    together, alone = SseCodec(cap), SseCodec(cap)
+    for piece in before:
+        assert list(together.feed(piece)) == list(alone.feed(piece))
+    payloads = together.payloads(reads, name)
+    assert [list(alone.feed(read)) for read in reads[: len(payloads)]] == [[Frame(data, name)] for data in payloads]
+    for read in reads[len(payloads) :]:
+        assert list(together.feed(read)) == list(alone.feed(read))
+    assert (list(together.close()), together.anomalies) == (list(alone.close()), alone.anomalies)
+
+
+@pytest.mark.parametrize("name", [None, "content_block_delta"])
+def test_whole_events_of_one_name_are_told_together_up_to_another(name: str | None) -> None:
+    start = b"" if name is None else b"event: %b\n" % name.encode()
+    reads = [start + b'data: {"x":%d}\n\n' % number for number in range(3)]
+    assert SseCodec(CAP).payloads([*reads, b"event: ping\ndata: {}\n\n", *reads], name) == [
+        b'{"x":0}', b'{"x":1}', b'{"x":2}',
+    ]  # fmt: skip
+
+
 def test_an_event_ended_by_bare_crs_comes_out_before_any_more_bytes_arrive() -> None:
     codec = SseCodec(CAP)
     assert list(codec.feed(b"data: 1\r\r")) == [Frame(b"1")]

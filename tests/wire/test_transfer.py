@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.wire.transfer import Dechunker
+from collector.wire.transfer import Dechunker, line_of
 
 
 def chunked(chunks: list[bytes], extension: bytes = b"", trailers: bytes = b"") -> bytes:
@@ -41,6 +41,31 @@ def test_the_body_does_not_depend_on_where_bytes_are_cut(
 def test_a_read_that_is_exactly_one_chunk_is_the_same_as_any_other(before: list[bytes], chunks: list[bytes]) -> None:
     pieces = [chunked([chunk])[:-5] for chunk in chunks if chunk]
     assert read([chunked(before)[:-5], *pieces, b"0\r\n\r\n"]) == (b"".join(before + chunks), True, False)
+
+
+@given(
+    st.lists(st.integers(0, 5000), max_size=3),
+    CHUNKS,
+    st.lists(
+        st.sampled_from([b"0\r\n\r\n", b"03\r\nabc\r\n", b"3;a\r\nabc\r\n", b"3\r\nabc", b"\r\n", b"3\r\n\r\n\r\n"])
+    ),
+)
+def test_reads_that_are_told_together_as_chunks_need_not_be_fed(
+    places: list[int], chunks: list[bytes], more: list[bytes]
+) -> None:
+    before = cut(chunked(chunks)[:-5], places)
+    reads = [*(chunked([chunk])[:-5] for chunk in chunks if chunk), *more]
+    together, alone = Dechunker(), Dechunker()
+    assert [together.feed(piece) for piece in before] == [alone.feed(piece) for piece in before]
+    bodies = together.whole_chunks(reads)
+    found = bodies + [together.feed(read) for read in reads[len(bodies) :]]
+    assert found == [alone.feed(read) for read in reads]
+    assert (together.complete, together.broken) == (alone.complete, alone.broken)
+
+
+def test_the_first_line_of_a_chunk_is_known_by_the_length_of_the_whole() -> None:
+    lines = {len(chunked([b"x" * size])) - 5: b"%x\r\n" % size for size in range(1, 70_000)}
+    assert all(line_of(length) == lines.get(length, b"") for length in range(70_000))
 
 
 def test_what_looks_like_a_chunk_inside_a_chunk_is_data() -> None:
