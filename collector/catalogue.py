@@ -525,6 +525,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("semantic_health_forwarded_total", "counter", "Exchanges forwarded, counted by the proxy when they end."),
     Metric("semantic_health_refused_total", "counter", "Requests that the sidecar itself refused.",
            ("reason=refused",)),
+    Metric("semantic_health_accept_failures_total", "counter",
+           "Times that a connection could not be accepted and had to wait, for want of descriptors or memory."),
     Metric("semantic_health_in_flight", "gauge", "Exchanges being forwarded now.", ("worker",), lives=15.0),
     Metric("semantic_health_queue_bytes", "gauge", "Bytes waiting for the analyst.", ("worker",), "bytes", lives=15.0),
     Metric("semantic_health_proxy_added_seconds", "histogram", "The sidecar's own share of the time, per exchange.", (),

@@ -109,6 +109,7 @@ class ProxyVitals(Struct, frozen=True, array_like=True, tag="v", gc=False):
     in_flight: int
     queue_bytes: int
     loop_lag: float
+    starved: int = 0  # how often a connection could not be accepted, for want of descriptors or memory
 
 
 Event = RequestSeen | ResponseSeen | BytesSeen | ClientBlocked | ExchangeEnded | ExchangeDropped | ProxyVitals

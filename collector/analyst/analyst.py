@@ -145,6 +145,7 @@ def sum_of(vitals: Sequence[ProxyVitals]) -> ProxyVitals:
         forwarded=sum(each.forwarded for each in vitals),
         unobserved=dict(unobserved),
         refused=dict(refused),
+        starved=sum(each.starved for each in vitals),
         in_flight=0,
         queue_bytes=0,
     )
@@ -399,7 +400,11 @@ class Analyst:
         if is_first:
             worker.greet()
         record = self._exporter.record
-        record(Reading("semantic_health_forwarded_total", float(now.forwarded - (before.forwarded if before else 0))))
+        for metric, now_told, known_total in (
+            ("semantic_health_forwarded_total", now.forwarded, before.forwarded if before else 0),
+            ("semantic_health_accept_failures_total", now.starved, before.starved if before else 0),
+        ):
+            record(Reading(metric, float(now_told - known_total)))
         for metric, told, known in (
             ("semantic_health_unobserved_total", now.unobserved, before.unobserved if before else {}),
             ("semantic_health_refused_total", now.refused, before.refused if before else {}),
@@ -434,6 +439,7 @@ class Analyst:
         for vitals in account.vitals:
             self._proxy[vitals.boot] = vitals
             self._exporter.record(Reading("semantic_health_forwarded_total", float(vitals.forwarded)))
+            self._exporter.record(Reading("semantic_health_accept_failures_total", float(vitals.starved)))
             for reason, total in vitals.unobserved.items():
                 self._exporter.record(Reading("semantic_health_unobserved_total", float(total), (reason,)))
             for reason, total in vitals.refused.items():

@@ -107,6 +107,7 @@ class Plane:
             in_flight=self.in_flight,
             queue_bytes=tap.queued,
             loop_lag=lag,
+            starved=self.starved,
         )
 
 

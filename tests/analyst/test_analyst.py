@@ -131,8 +131,8 @@ def exchange(number: int, request: bytes = PLAIN, route: str = "main", headers: 
     ]
 
 
-def vitals(forwarded: int, boot: str = "b1", **unobserved: int) -> ProxyVitals:
-    return ProxyVitals(0, boot, 1.0, forwarded, unobserved, {"no_route": forwarded}, 1, 10, 0.001)
+def vitals(forwarded: int, boot: str = "b1", *, starved: int = 0, **unobserved: int) -> ProxyVitals:
+    return ProxyVitals(0, boot, 1.0, forwarded, unobserved, {"no_route": forwarded}, 1, 10, 0.001, starved)
 
 
 async def test_an_exchange_with_nothing_to_judge_is_recorded_with_its_batch() -> None:
@@ -279,7 +279,11 @@ async def test_what_a_dead_worker_had_not_finished_telling_is_lost_and_counted()
 
 async def test_totals_of_the_proxy_are_counted_as_they_grow_over_the_lives_of_a_worker() -> None:
     desk = Desk()
-    desk.take(vitals(3, queue_full=1), vitals(5, queue_full=2), vitals(5, queue_full=2), vitals(2, boot="b2"))
+    desk.take(
+        vitals(3, queue_full=1, starved=4), vitals(5, queue_full=2, starved=4), vitals(5, queue_full=2, starved=6)
+    )
+    desk.take(vitals(2, boot="b2", starved=1))
+    assert desk.told.total("accept_failures_total") == 7.0
     assert desk.told.total("forwarded_total") == 7.0
     assert desk.told.total("unobserved_total") == 2.0
     assert desk.told.total("refused_total") == 7.0

@@ -274,7 +274,7 @@ def test_a_worker_out_of_descriptors_keeps_its_streams_and_serves_again_when_the
     for _ in range(20):
         assert call(f"{sidecar.base}/json", {}).status == 200
     assert sidecar.pid(PROXY) == worker
-    adds_up(sidecar, 26)
+    assert adds_up(sidecar, 26).total("semantic_health_accept_failures_total") > 5
 
 
 def test_connections_to_an_upstream_that_get_no_descriptor_are_a_502_and_no_more(

@@ -36,9 +36,13 @@ TRAFFIC = Row(
         ),
         Panel(
             "Refused by the sidecar",
-            "Requests that the sidecar itself answered with an error. Good: none.",
+            "Requests that the sidecar itself answered with an error, and connections that it could not accept for "
+            "want of descriptors or memory. Good: none.",
             "reqps",
-            (Query(rate("semantic_health_refused_total", "reason"), "{{reason}}"),),
+            (
+                Query(rate("semantic_health_refused_total", "reason"), "{{reason}}"),
+                Query(rate("semantic_health_accept_failures_total", "instance"), "not accepted {{instance}}"),
+            ),
         ),
         Panel(
             "In flight",
