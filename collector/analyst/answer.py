@@ -176,9 +176,7 @@ class Answer:
         self._before: tuple[str | None, int] | None = None  # name and choice of the last frame of plain text
         self._holds = False  # whether what comes next is held, as it is probably plain text too
         self._shape: Shape | None = None  # of the reads that come
-        self._is_proven = (
-            False  # whether it is known that it holds, or that there is none: until the next frame of another
-        )
+        self._is_proven = False  # whether that, or that there is none, is known to hold until another frame comes
         self._shapes = 0  # that were looked for, at most MAX_SHAPES
         self._held: list[BytesSeen] = []  # of the body, waiting to be read together; at most HELD
         self._texts: dict[int, TextSum] = {}
