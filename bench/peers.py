@@ -151,9 +151,15 @@ def sidecar(stack: ExitStack, upstream: Upstreams, *, tls: bool = False, embedde
     return Target("semhealth, TLS" if tls else "semhealth", port, pids, admin)
 
 
-def untapped(stack: ExitStack, upstream: Upstreams) -> Target:
-    """The proxy alone, with no analyst to tell: what the tap costs is the difference."""
+def worker_alone(stack: ExitStack, upstream: Upstreams, *, drained: bool = False) -> Target:
+    """The proxy with no analyst to tell, or with a reader in its place that does nothing: the tap is the difference."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    if drained:
+        told = folder / "analyst.sock"
+        stack.enter_context(process(sys.executable, "-m", "bench.drain", str(told), core=LOAD_CORE))
+        deadline = time.monotonic() + 20
+        while not told.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
     (folder / "settings.json").write_bytes(msgspec.json.encode({"upstream": f"http://127.0.0.1:{upstream.port}"}))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = int(listening.getsockname()[1])
@@ -164,7 +170,7 @@ def untapped(stack: ExitStack, upstream: Upstreams) -> Target:
             )
         )  # fmt: skip
     wait_port(port)
-    return Target("semhealth, proxy alone", port, {"proxy": running.pid})
+    return Target("semhealth, drained" if drained else "semhealth, proxy alone", port, {"proxy": running.pid})
 
 
 def dropped(target: Target) -> int | None:
