@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import os
 import re
 import resource
@@ -257,7 +258,7 @@ def test_a_worker_out_of_descriptors_keeps_its_streams_and_serves_again_when_the
         stream.sendall(b"POST /stream HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
     wait_until(lambda: sidecar.metrics().total("semantic_health_in_flight") == 5, "the streams run")
     limits = resource.prlimit(worker, resource.RLIMIT_NOFILE)
-    resource.prlimit(worker, resource.RLIMIT_NOFILE, (max(1, _descriptors(worker) + left), limits[1]))
+    resource.prlimit(worker, resource.RLIMIT_NOFILE, (max(1, _lowest_free(worker) + left), limits[1]))
     cpu = cpu_seconds(worker)
     crowd = [socket.create_connection(address, timeout=5) for _ in range(60)]
     time.sleep(2)
@@ -289,7 +290,7 @@ def test_connections_to_an_upstream_that_get_no_descriptor_are_a_502_and_no_more
         client.sendall(b"GET /-/healthz HTTP/1.1\r\nHost: a\r\n\r\n")
         assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
     limits = resource.prlimit(worker, resource.RLIMIT_NOFILE)
-    resource.prlimit(worker, resource.RLIMIT_NOFILE, (_descriptors(worker), limits[1]))
+    resource.prlimit(worker, resource.RLIMIT_NOFILE, (_lowest_free(worker), limits[1]))
     for client in clients:
         client.sendall(ask)
         assert client.recv(65536).startswith(b"HTTP/1.1 502 ")
@@ -302,13 +303,16 @@ def test_connections_to_an_upstream_that_get_no_descriptor_are_a_502_and_no_more
     assert sidecar.pid(PROXY) == worker
 
 
-def _descriptors(pid: int) -> int:
-    """How many a process has, once none of them comes or goes: a connection that looked for the port may just close."""
-    before: list[str] = []
-    while (now := sorted(os.listdir(f"/proc/{pid}/fd"))) != before:
+def _lowest_free(pid: int) -> int:
+    """The number of the next descriptor of a process, once none comes or goes: with it for a limit there is none.
+
+    (A connection that looked for the port may just close, and leave a gap among the numbers.)
+    """
+    before: set[int] = set()
+    while (now := set(map(int, os.listdir(f"/proc/{pid}/fd")))) != before:
         before = now
         time.sleep(0.2)
-    return max(map(int, now)) + 1
+    return next(number for number in itertools.count() if number not in now)
 
 
 def _all_of(stream: socket.socket) -> bytes:
