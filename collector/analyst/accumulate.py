@@ -109,12 +109,13 @@ class TextSum:
         return TextFact(hashed, self.chars)
 
     def _join(self, last: bool) -> None:
-        if not self._pieces and not (last and self._held):
+        pieces, held = self._pieces, self._held
+        if not pieces and not (last and held):
             return
-        text = self._held + "".join(self._pieces)
-        self._pieces.clear()
-        self._held = ""
+        text = pieces[0] if len(pieces) == 1 and not held else held + "".join(pieces)
+        pieces.clear()
         if not text.isascii():
+            self._held = ""
             if not last and 0xD800 <= ord(text[-1]) <= 0xDBFF:
                 text, self._held = text[:-1], text[-1]
             text = well_formed(text)
@@ -122,10 +123,14 @@ class TextSum:
         if self._digest is not None:
             self._digest.update(text.encode())
         if text and self._complete:
-            self._complete = len(text) <= self._room.left
-            kept = text[: self._room.left]
-            self._room.left -= len(kept)
-            self._kept.append(kept)
+            room = self._room
+            if len(text) <= room.left:
+                room.left -= len(text)
+                self._kept.append(text)
+            else:
+                self._complete = False
+                self._kept.append(text[: room.left])
+                room.left = 0
 
 
 class Rhythm:

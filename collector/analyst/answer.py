@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from operator import sub
 from typing import TypeGuard
 
 from msgspec import Struct
 
-from collector import catalogue
-from collector.analyst.accumulate import NewDigest, Rhythm, Room, TextSum, well_formed
-from collector.analyst.correction import correction_ratio
+from collector.analyst.accumulate import NewDigest, Rhythm
+from collector.analyst.body import Body
+from collector.analyst.said import Said
 from collector.analyst.shape import Shape, shape_of
 from collector.dialects.response_id import response_id
 from collector.model import (
-    MAX_CALLS,
-    MAX_CHOICES,
     BytesSeen,
-    Choice,
     Codec,
     Delta,
     Dialect,
@@ -35,17 +32,10 @@ from collector.model import (
     RequestHead,
     ResponseHead,
     ResponseSeen,
-    Sources,
-    TextFact,
-    TextFacts,
     TextPiece,
     TextSource,
-    ToolCall,
-    ToolCallFact,
-    ToolPiece,
     WireError,
 )
-from collector.wire.content_coding import ContentDecoder
 from collector.wire.eventstream import EventStreamCodec
 from collector.wire.json_array import JsonArrayCodec
 from collector.wire.length_prefixed import LengthPrefixedCodec
@@ -53,26 +43,22 @@ from collector.wire.ndjson import NdjsonCodec
 from collector.wire.opaque import OpaqueCodec
 from collector.wire.sniff import STREAMS, Sniffer, Transport
 from collector.wire.sse import SseCodec
-from collector.wire.transfer import Dechunker
 from collector.wire.websocket import WebSocketCodec, deflate_context
 from collector.wire.whole import WholeCodec
 
-MAX_NAME = 128  # characters of a tool's name
-MAX_WORD = 64  # and of the word for a finish
-MAX_MODEL = 256  # and of a model's name; one that is longer is none
+MAX_MODEL = 256  # characters of a model's name; one that is longer is none
 MAX_FRAME = 16 * 1024 * 1024  # bytes of one line, element or binary frame
 MAX_LIMITS = 16  # rate limits that a body tells
-MAX_SOURCES = 64  # texts that an answer cites, and as many that the provider retrieved
-MAX_SOURCE_CHARS = 65_536  # of all of them together, of either kind
 HELD = 32  # reads of a stream of plain text that are read together
 MAX_SHAPES = 4  # looked for in one stream: where something else in it changes each time, none will do
 HELD_SIZE = 1024  # bytes of a read that waits for others
 _GIVEN_UP = frozenset({"event_over_cap", "frame_over_cap", "encoding_broken", "decompress_over_cap"})
 
 
-_ONE = frozenset({0})  # the only choice of most answers
 _NO_HEAD = ResponseHead(0, Headers())
 _STILL = Rhythm()  # of what is no stream: nothing beats in it
+_NONE_TOLD: Mapping[str, float] = {}
+_NO_LIMITS: Mapping[str, tuple[float, RateLimit]] = {}
 
 
 class Limits(Struct, frozen=True):
@@ -88,114 +74,60 @@ class Limits(Struct, frozen=True):
     decoded: int = 256 * 1024 * 1024
 
 
-class Body:
-    """One direction's bytes: transfer coding and content coding off, counted.
-
-    Where no content coding is on (`is_plain`), `dechunk` is all there is to do, or `whole_chunks` for several reads;
-    None where the bytes are the body.
-    """
-
-    def __init__(self, headers: Headers, cap: int) -> None:
-        transfer = headers.first("transfer-encoding")
-        chunked = transfer is not None and transfer.lower().rstrip().endswith("chunked")
-        self._dechunker = Dechunker() if chunked else None
-        self.dechunk = None if self._dechunker is None else self._dechunker.feed
-        self.whole_chunks = None if self._dechunker is None else self._dechunker.whole_chunks
-        codings = headers.all("content-encoding")
-        self._decoder = ContentDecoder(codings, cap) if codings else None
-        self.is_plain = self._decoder is None or self._decoder.plain
-        self.size = 0
-
-    def feed(self, data: bytes) -> Iterable[bytes]:
-        if self.dechunk is not None:
-            data = self.dechunk(data)
-        self.size += len(data)
-        if not data:
-            return ()
-        return (data,) if self._decoder is None else self._decoder.feed(data)
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the rest is passed by, since its content coding cannot be taken off."""
-        return self._decoder is not None and self._decoder.stopped
-
-    @property
-    def bursts(self) -> bool:
-        """Whether more came out of its coding than may; what came before is part of a bomb."""
-        return self._decoder is not None and "decompress_over_cap" in self._decoder.anomalies
-
-    @property
-    def broken(self) -> bool:
-        return self._dechunker is not None and self._dechunker.broken
-
-    @property
-    def anomalies(self) -> list[str]:
-        words = [] if self._decoder is None else list(self._decoder.anomalies)
-        return [*words, "framing_broken"] if self.broken else words
-
-
 class Answer:
     """The response of one exchange while it runs."""
+
+    # What most answers leave as it is stands here once, not in each of them.
+    head = _NO_HEAD
+    dialect: Dialect | None = None
+    reader: Reader | None = None
+    transport: Transport | None = None
+    rhythm = _STILL
+    is_stream = False
+    blocked = 0.0
+    first_byte: float | None = None
+    first_visible: float | None = None
+    model: str | None = None
+    response_id: str | None = None
+    usage: ReportedUsage | None = None
+    error: WireError | None = None
+    prompt_blocked = False
+    terminal = False
+    phases: Mapping[str, float] = _NONE_TOLD  # in seconds
+    retry_after: float | None = None
+    limits: Mapping[str, tuple[float, RateLimit]] = _NO_LIMITS  # by scope, and when each was told
+    token_start = 0.0  # from where the first token is waited for
+    tunnelled = 0  # bytes from the client after the head
+    _client_codec: WebSocketCodec | None = None
+    _listener: Listener | None = None
+    _client_closed = _server_closed = False
+    _asked_at: float | None = None
+    _is_asked = False  # whether an answer is asked for that has not begun
+    _last_byte = 0.0
+    _last_flowed = -inf  # the same without the time blocked up to then
+    _longest_silence = -inf  # seconds between two reads
+    _body: Body | None = None
+    _sniffer: Sniffer | None = None
+    _start = b""
+    _codec: Codec | None = None
+    _is_passed_by = False  # whether nothing of the body is read
+    _plain: tuple[FrameSource, TextSource] | None = None  # where both can read many frames at once
+    _before: tuple[str | None, int] | None = None  # name and choice of the last frame of plain text
+    _holds = False  # whether what comes next is held, as it is probably plain text too
+    _shape: Shape | None = None  # of the reads that come
+    _is_proven = False  # whether that, or that there is none, is known to hold until another frame comes
+    _shapes = 0  # that were looked for, at most MAX_SHAPES
+    _data = _comments = _pings = _malformed = _content = 0
+    _done = False
+    _bodiless = False
+    _utf8: codecs.IncrementalDecoder | None = None
+    _is_mislabelled = False  # whether the bytes are not what the head says
 
     def __init__(self, limits: Limits, new_digest: NewDigest, *, reads_id: bool = True) -> None:
         self._limits = limits
         self._reads_id = reads_id
-        self._new_digest = new_digest
-        self.head = _NO_HEAD
-        self.dialect: Dialect | None = None
-        self.reader: Reader | None = None
-        self.transport: Transport | None = None
-        self.rhythm = _STILL
-        self.blocked = 0.0
-        self.first_byte: float | None = None
-        self.first_visible: float | None = None
-        self.model: str | None = None
-        self.response_id: str | None = None
-        self.usage: ReportedUsage | None = None
-        self.error: WireError | None = None
-        self.prompt_blocked = False
-        self.terminal = False
-        self.phases: dict[str, float] = {}
-        self.retry_after: float | None = None
-        self.limits: dict[str, tuple[float, RateLimit]] = {}  # by scope, and when each was told
-        self.token_start = 0.0  # from where the first token is waited for
-        self.tunnelled = 0  # bytes from the client after the head
-        self._client_codec: WebSocketCodec | None = None
-        self._listener: Listener | None = None
-        self._client_closed = self._server_closed = False
-        self._asked_at: float | None = None
-        self._is_asked = False  # whether an answer is asked for that has not begun
-        self._last_byte = 0.0
-        self._last_flowed = -inf  # the same without the time blocked up to then
-        self._longest_silence = -inf  # seconds between two reads
-        self._body: Body | None = None
-        self._sniffer: Sniffer | None = None
-        self._start = b""
-        self._codec: Codec | None = None
-        self._plain: tuple[FrameSource, TextSource] | None = None  # where both can read many frames at once
-        self._before: tuple[str | None, int] | None = None  # name and choice of the last frame of plain text
-        self._holds = False  # whether what comes next is held, as it is probably plain text too
-        self._shape: Shape | None = None  # of the reads that come
-        self._is_proven = False  # whether that, or that there is none, is known to hold until another frame comes
-        self._shapes = 0  # that were looked for, at most MAX_SHAPES
+        self.said = Said(limits.text, new_digest)
         self._held: list[BytesSeen] = []  # of the body, waiting to be read together; at most HELD
-        self._texts: dict[int, TextSum] = {}
-        self._spoken, self._called = Room(limits.text), Room(limits.text)  # for all choices; for all calls' arguments
-        self._repeats: dict[int, str | None] = {}  # None: more than is kept
-        self._repeated = 0  # characters of them
-        self._finish: dict[int, str] = {}
-        self._refusals: dict[int, int] = {}
-        self._reasoning: dict[int, int] = {}
-        self._quoted: dict[str, None] = {}
-        self._retrieved: dict[str, None] = {}
-        self._choices = 0
-        self._calls: dict[tuple[int, int], tuple[str | None, TextSum]] = {}
-        self._data = self._comments = self._pings = self._malformed = self._content = 0
-        self._done = False
-        self._streamed = False
-        self._bodiless = False
-        self._utf8: codecs.IncrementalDecoder | None = None
-        self._odd: list[str] = []
 
     # ------------------------------------------------------------ events
 
@@ -264,7 +196,7 @@ class Answer:
             self._longest_silence = max(0.0, silence)
         self._last_byte, self._last_flowed = times[count - 1], flowed[-1]
         self.rhythm.beats(flowed, gaps)
-        self._texts[0].add_all(texts)
+        self.said.texts[0].add_all(texts)
         return count
 
     def _prove_shape(self, body: Body, read: bytes) -> Shape | None:
@@ -288,26 +220,31 @@ class Answer:
 
     def _read(self, data: bytes, at: float) -> None:
         self._is_proven = False
-        body, codec = self._body, self._codec
+        body = self._body
         if body is None:
             return
         flowed = at - self.blocked
         if flowed - self._last_flowed > self._longest_silence:
             self._silence(at, flowed - self._last_flowed)
         self._last_byte, self._last_flowed = at, flowed
-        if codec is not None and body.is_plain:
+        if body.is_plain:
             part = data if body.dechunk is None else body.dechunk(data)
             body.size += len(part)
-            for frame in codec.feed(part) if part else ():
+            self._take_in(part, at)
+        else:
+            for part in body.feed(data):
+                self._take_in(part, at)
+
+    def _take_in(self, part: bytes, at: float) -> None:
+        """Bytes of the body, all codings off."""
+        if self._codec is not None:
+            for frame in self._codec.feed(part) if part else ():
                 self._frame(frame, at)
-            return
-        for part in body.feed(data):
-            if self._codec is None:
-                self._start += part
-                self._decide(at, ended=False)
-            else:
-                for frame in self._codec.feed(part):
-                    self._frame(frame, at)
+        elif self._sniffer is not None:
+            self._start = self._start + part if self._start else part
+            found = self._sniffer.decide(self._start)
+            if found is not None:
+                self._begin_with(found, at)
 
     def _silence(self, at: float, seconds: float) -> None:
         if self.first_byte is None:
@@ -320,65 +257,65 @@ class Answer:
         self._read_held()
         # What only the end of the body ends had come with its last byte.
         came = at if self.first_byte is None else self._last_byte
-        if self._sniffer is not None and self._codec is None:
-            self._decide(came, ended=True)
-        if self._codec is not None:
+        if self._codec is None and self._sniffer is not None:
+            found = self._sniffer.decide(self._start, ended=True)
+            if found is not None:
+                self._begin_with(found, came)
+        if self._codec is not None and not (self.transport == "json" and self._body is not None and self._body.bursts):
             for frame in self._codec.close():
-                if self.transport != "json" or self._body is None or not self._body.bursts:
-                    self._frame(frame, came)
+                self._frame(frame, came)
 
     # ------------------------------------------------------------ reading
 
-    def _decide(self, at: float, ended: bool) -> None:
-        if self._sniffer is None:
-            return
-        found = self._sniffer.decide(self._start, ended)
-        if found is None:
-            return
-        if self._sniffer.mismatch and self._start:
-            self._odd.append("content_type_mismatch")
-        self._open(found)
+    def _begin_with(self, transport: Transport, at: float) -> None:
+        """The transport is known: what came before is read."""
+        codec = self._open(transport)
         start, self._start = self._start, b""
-        if start and self._codec is not None:
-            for frame in self._codec.feed(start):
+        if start:
+            self._is_mislabelled = self._sniffer is not None and self._sniffer.mismatch
+            for frame in codec.feed(start):
                 self._frame(frame, at)
 
-    def _open(self, transport: Transport) -> None:
+    def _open(self, transport: Transport) -> Codec:
         self.transport = transport
-        self._streamed = transport in STREAMS
-        if self._streamed:
+        if transport == "json":  # most
+            self._codec = WholeCodec(self._limits.body)
+            return self._codec
+        if transport in STREAMS:
+            self.is_stream = True
             self.rhythm = Rhythm(self._limits.stall, self._limits.token_deadline)
+        codec = self._codec = self._codec_of(transport)
+        self._is_passed_by = isinstance(codec, OpaqueCodec)
+        if isinstance(codec, SseCodec | EventStreamCodec) and self._body is not None and self._body.is_plain:
+            reader = self.reader
+            self._plain = (codec, reader) if _reads_texts(reader) else None
+        return codec
+
+    def _codec_of(self, transport: Transport) -> Codec:
         frame_cap = min(self._limits.body, MAX_FRAME)
         match transport:
             case "sse":
-                self._codec = SseCodec(self._limits.event)
-            case "json":
-                self._codec = WholeCodec(self._limits.body)
+                return SseCodec(self._limits.event)
             case "ndjson":
-                self._codec = NdjsonCodec(frame_cap)
+                return NdjsonCodec(frame_cap)
             case "json_array":
-                self._codec = JsonArrayCodec(frame_cap)
+                return JsonArrayCodec(frame_cap)
             case "eventstream":
-                self._codec = EventStreamCodec(frame_cap)
+                return EventStreamCodec(frame_cap)
             case "length_prefixed":
-                self._codec = LengthPrefixedCodec(frame_cap)
+                return LengthPrefixedCodec(frame_cap)
             case "websocket":
-                self._open_websocket(frame_cap)
-            case "opaque":
-                self._codec = OpaqueCodec()
-        if isinstance(self._codec, SseCodec | EventStreamCodec) and self._body is not None and self._body.is_plain:
-            reader = self.reader
-            self._plain = (self._codec, reader) if _reads_texts(reader) else None
+                return self._websocket(frame_cap)
+        return WholeCodec(self._limits.body) if transport == "json" else OpaqueCodec()
 
-    def _open_websocket(self, cap: int) -> None:
+    def _websocket(self, cap: int) -> Codec:
         headers = self.head.headers
         if (headers.first("upgrade") or "websocket").lower() != "websocket":
-            self._codec = OpaqueCodec()
-            return
+            return OpaqueCodec()
         extensions = headers.all("sec-websocket-extensions")
-        self._codec = WebSocketCodec(cap, deflate_context(extensions, "server"))
         self._client_codec = WebSocketCodec(cap, deflate_context(extensions, "client"))
         self._listener = self.reader if isinstance(self.reader, Listener) else None
+        return WebSocketCodec(cap, deflate_context(extensions, "server"))
 
     # ------------------------------------------------------------ the client's side of a tunnel
 
@@ -444,12 +381,12 @@ class Answer:
         self._server_closed = not self._client_closed
         said = self.reader.read(frame) if self.reader is not None and self._server_closed else None
         if isinstance(said, Delta):
-            self._take_rest(said)
+            self._take_rest(said, self._last_byte)
 
     def _plain_text(self, data: bytes, at: float) -> None:
         """A frame that is text itself. A character may be cut in half between two of them."""
         self._data += 1
-        self._choices = 1
+        self.said.shown = 1
         if self._utf8 is None:
             self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         text = self._utf8.decode(data)
@@ -458,36 +395,32 @@ class Answer:
     def _take_text(self, piece: TextPiece, at: float) -> None:
         """What `_take` does with a delta that holds nothing but this."""
         self._content += 1
-        if self._streamed:
+        if self.is_stream:
             if self.first_visible is None:
                 self.first_visible = at
                 if self.rhythm.first is None:
                     self._first_token(at)
             self.rhythm.beat(at, self.blocked)
-        kept = self._texts.get(piece.choice)
-        if kept is None and self._is_followed(piece.choice):
-            kept = self._texts[piece.choice] = TextSum(self._spoken, self._new_digest)
+        kept = self.said.texts.get(piece.choice)
         if kept is not None:
             kept.add(piece.text)
+        else:
+            self.said.text(piece.choice, piece.text)
 
     def _take(self, delta: Delta, at: float) -> None:
         text = delta.text
         if text or delta.reasoning or delta.tools or delta.refusal:
             self._content += 1
-            if self._streamed:
+            if self.is_stream:
                 if self.rhythm.first is None:
                     self._first_token(at)
                 self.rhythm.beat(at, self.blocked)
                 if self.first_visible is None and (text or delta.refusal):
                     self.first_visible = at
             for piece in text:
-                kept = self._texts.get(piece.choice)
-                if kept is None and self._is_followed(piece.choice):
-                    kept = self._texts[piece.choice] = TextSum(self._spoken, self._new_digest)
-                if kept is not None:
-                    kept.add(piece.text)
+                self.said.text(piece.choice, piece.text)
             if delta.reasoning or delta.refusal or delta.tools:
-                self._take_others(delta)
+                self.said.others(delta)
         if delta.model is not None:
             self.model = delta.model[: MAX_MODEL + 1]
         if (
@@ -500,12 +433,7 @@ class Answer:
             or delta.full_text
             or delta.sources is not None
         ):
-            if delta.begins:
-                self._begin_again(at)
-            for limit in delta.limits:
-                if limit.scope in self.limits or len(self.limits) < MAX_LIMITS:
-                    self.limits[limit.scope] = (at, limit)
-            self._take_rest(delta)
+            self._take_rest(delta, at)
 
     def _begin_again(self, at: float) -> None:
         """One of several answers begins: what was before it is no gap, and no wait for a token."""
@@ -515,72 +443,34 @@ class Answer:
             self.rhythm.rest()
         self._asked_at, self._is_asked = None, False
 
-    def _take_rest(self, delta: Delta) -> None:
+    def _take_rest(self, delta: Delta, at: float) -> None:
         """What few frames say."""
-        if delta.malformed:
-            self._malformed += 1
-        if delta.ping:
-            self._pings += 1
-        for end in delta.finish:
-            if self._is_followed(end.choice):
-                self._finish[end.choice] = end.reason[:MAX_WORD]
-        if delta.choices > self._choices:
-            self._choices = min(delta.choices, MAX_CHOICES)
+        said = self.said
+        if delta.finish or delta.choices > said.shown:
+            said.ends(delta)
         if delta.usage is not None:
-            self.usage = _merge(self.usage, delta.usage)
-        for phase, seconds in delta.phases:
-            self.phases[phase] = seconds
-        for piece in delta.full_text:
-            if self._is_followed(piece.choice):
-                self._repeated += len(piece.text) - len(self._repeats.get(piece.choice) or "")
-                fits = self._repeated <= self._limits.text
-                self._repeats[piece.choice] = piece.text if fits else None
-                self._repeated -= 0 if fits else len(piece.text)
+            self.usage = delta.usage if self.usage is None else _merge(self.usage, delta.usage)
+        if delta.terminal:
+            self.terminal = True
+        if delta.phases:
+            self.phases = {**self.phases, **dict(delta.phases)}
+        if delta.full_text:
+            said.repeats(delta)
         if delta.sources is not None:
-            _keep_texts(self._quoted, delta.sources.quoted)
-            _keep_texts(self._retrieved, delta.sources.retrieved)
-        if delta.retry_after is not None:
-            self.retry_after = delta.retry_after
+            said.sources(delta.sources)
         if delta.error is not None and self.error is None:
             self.error = delta.error
-        self.prompt_blocked = self.prompt_blocked or delta.blocked
-        self.terminal = self.terminal or delta.terminal
-
-    def _is_followed(self, choice: int) -> bool:
-        if 0 <= choice < MAX_CHOICES:
-            return True
-        self._many()
-        return False
-
-    def _many(self) -> None:
-        if "choices_over_cap" not in self._odd:
-            self._odd.append("choices_over_cap")
-
-    def _take_others(self, delta: Delta) -> None:
-        """What was generated besides text."""
-        for piece in delta.reasoning:
-            if self._is_followed(piece.choice):
-                self._reasoning[piece.choice] = self._reasoning.get(piece.choice, 0) + len(piece.text)
-        for piece in delta.refusal:
-            if self._is_followed(piece.choice):
-                self._refusals[piece.choice] = self._refusals.get(piece.choice, 0) + len(piece.text)
-        for call in delta.tools:
-            self._take_call(call)
-
-    def _take_call(self, call: ToolPiece) -> None:
-        key = (call.choice, call.index)
-        known = self._calls.get(key)
-        if known is None:
-            if not self._is_followed(call.choice):
-                return
-            if len(self._calls) >= MAX_CALLS or call.index >= MAX_CALLS:
-                self._many()
-                return
-            known = self._calls[key] = (_name(call.name), TextSum(self._called, self._new_digest))
-        elif call.name is not None and known[0] is None:
-            known = self._calls[key] = (_name(call.name), known[1])
-        if call.arguments:
-            known[1].add(call.arguments)
+        if delta.malformed or delta.ping or delta.begins or delta.blocked:
+            self._malformed += delta.malformed
+            self._pings += delta.ping
+            self.prompt_blocked = self.prompt_blocked or delta.blocked
+            if delta.begins:
+                self._begin_again(at)
+        for limit in delta.limits:
+            if limit.scope in self.limits or len(self.limits) < MAX_LIMITS:
+                self.limits = {**self.limits, limit.scope: (at, limit)}
+        if delta.retry_after is not None:
+            self.retry_after = delta.retry_after
 
     def _first_token(self, at: float) -> None:
         waited = at - self.token_start - self.blocked
@@ -600,10 +490,11 @@ class Answer:
     @property
     def unread(self) -> bool:
         """Whether the body, or the rest of it, was passed by: nothing is known of its end but what HTTP says."""
+        body, codec = self._body, self._codec
         return (
-            (self._body is not None and self._body.stopped)
-            or isinstance(self._codec, OpaqueCodec)
-            or (self._codec is not None and not _GIVEN_UP.isdisjoint(self._codec.anomalies))
+            self._is_passed_by
+            or (body is not None and not body.is_plain and body.stopped)
+            or (codec is not None and bool(codec.anomalies) and not _GIVEN_UP.isdisjoint(codec.anomalies))
         )
 
     @property
@@ -616,7 +507,7 @@ class Answer:
         if self._utf8 is not None:
             # Text in frames has no end marker but its framing.
             return self._codec is not None and not self._codec.anomalies
-        if self._streamed:
+        if self.is_stream:
             return self.terminal or (self.reader is not None and self.reader.ended_well())
         if self.transport == "json" and self.head.headers.first("content-length") is None:
             return not self._malformed  # a body that only the connection's end ends
@@ -630,103 +521,23 @@ class Answer:
         return WireError(None, None, "unclassified")
 
     def anomalies(self) -> list[str]:
-        words = list(self._odd)
+        words = []
+        if self._is_mislabelled:
+            words.append("content_type_mismatch")
+        if self.said.is_over:
+            words.append("choices_over_cap")
         if self._body is not None:
             words += self._body.anomalies
         if self._codec is not None:
             words += self._codec.anomalies
         if self._client_codec is not None:
             words += self._client_codec.anomalies
-        if any(not text.complete for text in self._texts.values()):
+        if self.said.is_cut:
             words.append("text_over_cap")
         return words
 
-    @property
-    def shows_choices(self) -> bool:
-        """Whether the body is made of choices that could say how they finished; bare pieces of text are not."""
-        return self._choices > 0 or bool(self._finish)
-
-    def _indexes(self) -> Sequence[int]:
-        if self._choices <= 1 and not (self._calls or self._refusals or self._reasoning):  # most answers are one text
-            said = self._texts.keys() | self._finish.keys()
-            if not said - _ONE:
-                return range(1 if said else self._choices)
-        named = {*range(self._choices), *self._texts, *self._finish, *self._refusals, *self._reasoning}
-        if self._calls:
-            named.update(choice for choice, _ in self._calls)
-        return sorted(named)[:MAX_CHOICES]
-
-    def all_choices(self) -> tuple[Choice, ...]:
-        found = []
-        sources = Sources(tuple(self._quoted), tuple(self._retrieved))
-        for index in self._indexes():
-            text = self._texts.get(index)
-            finish = self._finish.get(index)
-            found.append(
-                Choice(
-                    index,
-                    text.text() if text is not None else "",
-                    text.complete if text is not None else True,
-                    finish,
-                    catalogue.ending_of(finish),
-                    self._refusals.get(index, 0),
-                    self._reasoning.get(index, 0),
-                    sources if index == 0 else Sources(),
-                )
-            )
-        return tuple(found)
-
-    def all_calls(self) -> tuple[ToolCall, ...]:
-        if not self._calls:
-            return ()
-        return tuple(
-            ToolCall(choice, index, name, arguments.text(), arguments.complete)
-            for (choice, index), (name, arguments) in sorted(self._calls.items(), key=lambda item: item[0])
-        )
-
-    def call_facts(self) -> tuple[ToolCallFact, ...]:
-        if not self._calls:
-            return ()
-        facts = []
-        for (choice, index), (name, arguments) in sorted(self._calls.items(), key=lambda item: item[0]):
-            fact = arguments.fact()
-            named = well_formed(name) if name else name
-            facts.append(ToolCallFact(choice, index, named, fact.sha256, fact.chars))
-        return tuple(facts)
-
-    def text_facts(self) -> TextFacts:
-        """Per choice and joined in index order; the joined hash of several is unknown where one was not kept whole."""
-        if self._texts.keys() == _ONE and len(self._indexes()) == 1:
-            fact = self._texts[0].fact()
-            return TextFacts(fact.sha256, fact.chars, (fact,))
-        facts = {index: text.fact() for index, text in sorted(self._texts.items())}
-        each = tuple(facts.get(index, TextFact(None, 0)) for index in self._indexes())
-        chars = sum(fact.chars for fact in facts.values())
-        spoken = [fact for fact in facts.values() if fact.chars]
-        if len(spoken) <= 1:
-            return TextFacts(spoken[0].sha256 if spoken else None, chars, each)
-        joined = None
-        if self._new_digest is not None and all(text.complete for text in self._texts.values()):
-            digest = self._new_digest()
-            for _, text in sorted(self._texts.items()):
-                digest.update(text.text().encode())
-            joined = digest.hexdigest()
-        return TextFacts(joined, chars, each)
-
-    def correction(self) -> float | None:
-        """Share of characters that differ between what was streamed and what was repeated; None where unknown."""
-        if not self._repeats:
-            return None
-        pairs = []
-        for choice, repeated in self._repeats.items():
-            streamed = self._texts.get(choice)
-            if repeated is None or (streamed is not None and not streamed.complete):
-                return None
-            pairs.append((streamed.text() if streamed is not None else "", well_formed(repeated)))
-        return correction_ratio(pairs)
-
     def frame_counts(self) -> FrameCounts:
-        framed = self._streamed and not isinstance(self._codec, OpaqueCodec)
+        framed = self.is_stream and not self._is_passed_by
         return FrameCounts(
             data=self._data if framed else None,
             comments=self._comments,
@@ -741,10 +552,6 @@ def _reads_texts(reader: Reader | None) -> TypeGuard[TextSource]:
     return hasattr(reader, "texts")
 
 
-def _name(told: str | None) -> str | None:
-    return told[:MAX_NAME] if told is not None else None
-
-
 def dialect_of(request: RequestHead, response: ResponseHead, dialects: Sequence[Dialect]) -> Dialect:
     """The dialect that the route names, else the first that speaks so. The last one, `unknown`, speaks anything."""
     for dialect in dialects:
@@ -753,20 +560,8 @@ def dialect_of(request: RequestHead, response: ResponseHead, dialects: Sequence[
     return dialects[-1]
 
 
-def _keep_texts(kept: dict[str, None], more: Iterable[str]) -> None:
-    """Adds texts in their order and once each, as far as there is room."""
-    room = MAX_SOURCE_CHARS - sum(map(len, kept))
-    for text in more:
-        if text in kept or len(kept) >= MAX_SOURCES or len(text) > room:
-            continue
-        kept[text] = None
-        room -= len(text)
-
-
-def _merge(old: ReportedUsage | None, new: ReportedUsage) -> ReportedUsage:
+def _merge(old: ReportedUsage, new: ReportedUsage) -> ReportedUsage:
     """Usage is a snapshot: the last non-null value of each field (never a sum)."""
-    if old is None:
-        return new
     return ReportedUsage(
         new.input_tokens if new.input_tokens is not None else old.input_tokens,
         new.output_tokens if new.output_tokens is not None else old.output_tokens,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -12,7 +13,8 @@ from msgspec.structs import replace
 
 from collector import catalogue
 from collector.analyst.accumulate import NewDigest
-from collector.analyst.answer import Answer, Body, Limits, dialect_of
+from collector.analyst.answer import MAX_MODEL, Answer, Limits, dialect_of
+from collector.analyst.body import Body
 from collector.dialects.decoding import UnreadableError
 from collector.dialects.paths import model_of, queried_model
 from collector.measures import cost
@@ -54,7 +56,6 @@ from collector.signals.upstream import (
     upstream_facts,
 )
 from collector.wire.heads import path_of, request_head, response_head
-from collector.wire.sniff import STREAMS
 from collector.wire.whole import WholeCodec
 
 MAX_ANOMALIES = 16
@@ -81,7 +82,14 @@ class Rules(Struct, frozen=True):
 
 
 class ExchangeFold:
-    """One exchange while it runs. Give it its events in order; `ended` returns the exchange."""
+    """One exchange while it runs. Give it its events in order; `ended` returns the exchange.
+
+    `arrived_wall` is when the response head came, in Unix seconds; None for a recording that does not say.
+    """
+
+    arrived_wall: float | None = None
+    _body_hash: int | None = None
+    _response: ResponseSeen | None = None
 
     def __init__(self, exchange_id: str, seen: RequestSeen, route: RouteFacts, rules: Rules) -> None:
         self.id = exchange_id
@@ -94,8 +102,6 @@ class ExchangeFold:
         self._target = target
         self._request_body = Body(headers, rules.limits.request)
         self._request_codec = WholeCodec(rules.limits.request)
-        self._body_hash: int | None = None
-        self._response: ResponseSeen | None = None
         self._answer = Answer(rules.limits, rules.new_digest, reads_id=rules.reads_ids)
         self.answered = self._answer.bytes_seen  # takes bytes from the upstream
 
@@ -103,6 +109,8 @@ class ExchangeFold:
 
     def response_seen(self, event: ResponseSeen) -> None:
         self._response = event
+        if self._seen.wall:
+            self.arrived_wall = self._seen.wall + (event.at - self._seen.at)
         self._answer.begin(self.request, response_head(event.head), event, self._dialects)
 
     def bytes_seen(self, event: BytesSeen) -> None:
@@ -111,24 +119,23 @@ class ExchangeFold:
         elif self._answer.is_tunnel:
             self._answer.client_bytes(event.data, event.at)
         else:
-            for part in self._request_body.feed(event.data):
+            body = self._request_body
+            for part in body.feed(event.data):
                 self._request_codec.feed(part)
 
     def client_blocked(self, event: ClientBlocked) -> None:
         self._answer.client_blocked(event.seconds)
 
     def ended(self, event: ExchangeEnded) -> Exchange:
-        answer = self._answer
+        answer, response, request = self._answer, self._response, self.request
         answer.close(event.at)
-        forwarded = self._response.forwarded_at if self._response is not None else event.forwarded_at
-        connect = self._response.connect if self._response is not None else event.connect
-        status = answer.head.status if self._response is not None else event.status
-        dialect = answer.dialect or dialect_of(self.request, ResponseHead(0, Headers()), self._dialects)
+        status = answer.head.status if response is not None else event.status
+        dialect = answer.dialect or dialect_of(request, ResponseHead(0, Headers()), self._dialects)
         told = answer.asked()
-        facts, odd = self._request_facts(dialect) if told is None else (told, [])
-        choices = answer.all_choices()
-        calls = answer.all_calls()
-        provider = self.request.hint or catalogue.provider_of(self.route.host) or _PROVIDERS.get(dialect.name)
+        facts, odd = self._request_facts(dialect) if told is None else (told, None)
+        unread = answer.unread
+        choices = answer.said.choices()
+        provider = request.hint or catalogue.provider_of(self.route.host) or _PROVIDERS.get(dialect.name)
         arrived = self.arrived_wall
         said = as_the_provider_said(answer.head.headers)
         limits, odd_limits = rate_limits(said, provider, arrived)
@@ -143,50 +150,53 @@ class ExchangeFold:
             endings=[choice.ending for choice in choices],
         )
         hinted = retry_after(said, arrived)
-        reported = answer.usage or ReportedUsage()
-        normal = answer.reader.normal_usage(reported) if answer.reader is not None else Usage()
-        usage = normal if normal != Usage() else None  # asked even where the body told none: headers may tell it
-        anomalies = [*odd, *self._request_codec_words(), *answer.anomalies()]
+        reported = answer.usage or _NOT_REPORTED
+        usage = answer.reader.normal_usage(reported) if answer.reader is not None else None
+        if usage == _NO_USAGE:  # asked even where the body told none: headers may tell it
+            usage = None
+        anomalies = [] if odd is None else [odd]
+        anomalies += self._request_words()
+        anomalies += answer.anomalies()
         if odd_limits or load_is_unreadable(said):
             anomalies.append("header_unreadable")
-        if how == "completed" and usage is None and choices and dialect.name != "unknown" and not answer.unread:
+        if usage is None and how == "completed" and choices and dialect.name != "unknown" and not unread:
             anomalies.append("usage_missing")
         record = Record(
             id=self.id,
             started_at=_rfc3339(self._seen.wall),
             route=self.route.name,
-            method=self.request.method if self.request.method in catalogue.METHODS else "other",
-            trace_id=trace_id(self.request.headers),
-            client_request_id=client_request_id(self.request.headers),
-            retry_attempt=retry_attempt(self.request.headers),
+            method=request.method if request.method in catalogue.METHODS else "other",
+            trace_id=trace_id(request.headers),
+            client_request_id=client_request_id(request.headers),
+            retry_attempt=retry_attempt(request.headers),
             dialect=dialect.name,
             provider=provider,
             operation=dialect.operation or None,
             transport=answer.transport or "opaque",
-            stream=answer.transport in STREAMS,
+            stream=answer.is_stream,
             status=status,
             outcome=how,
             phase=_phase(how, answer.rhythm.first),
             request_model=_model(facts.model if facts.model is not None else self._model_asked()),
             response_model=_model(answer.model or served_model(said)),
-            finish_reasons=tuple(_word(choice.finish) for choice in choices) if answer.shows_choices else (),
+            finish_reasons=_finishes(choices) if answer.said.shows_choices else (),
             usage=usage,
             usage_reported=reported,
-            text=answer.text_facts(),
-            correction_ratio=answer.correction(),
-            tool_calls=answer.call_facts(),
+            text=answer.said.text_facts(choices),
+            correction_ratio=answer.said.correction(),
+            tool_calls=answer.said.call_facts(),
             error=error if how in ("upstream_error", "error_event") else None,
             frames=answer.frame_counts(),
-            timing=self._timing(event, forwarded, connect, usage.output_tokens if usage is not None else None),
+            timing=self._timing(event, usage.output_tokens if usage is not None else None, is_read=not unread),
             bytes_in=self._request_body.size + answer.tunnelled,
             bytes_out=answer.body_size,
-            rate_limits=limits + self._body_limits(answer),
+            rate_limits=limits + self._body_limits(answer) if answer.limits else limits,
             retry_after=answer.retry_after if hinted is None else hinted,
             upstream=self._upstream(answer, said),
             validity=None,
-            relevance=Relevance(False),
+            relevance=_UNSCORED,
             findings=(),
-            anomalies=tuple(dict.fromkeys(anomalies))[:MAX_ANOMALIES],
+            anomalies=tuple(dict.fromkeys(anomalies))[:MAX_ANOMALIES] if anomalies else (),
         )
         paid = cost.parts(record, facts.service_tier, self._prices)
         if paid is not None:
@@ -195,17 +205,17 @@ class ExchangeFold:
             record,
             facts,
             choices,
-            calls,
+            answer.said.calls(),
             self._seen.wall + (event.at - self._seen.at),
             event.at,
             started=self._seen.at,
-            answered=self._response.at if self._response is not None else None,
+            answered=response.at if response is not None else None,
             body_hash=self._body_hash,
             cost=paid if paid is not None else (),
             unknown_headers=unknown_names(said),
             is_deprecated=is_deprecated(said),
-            request_headers=self.request.headers,
-            client_timeout=client_timeout(self.request.headers),
+            request_headers=request.headers,
+            client_timeout=client_timeout(request.headers),
             span_id=self._seen.span_id,
             response_id=answer.response_id,
         )
@@ -217,45 +227,41 @@ class ExchangeFold:
         """Deadlines met and missed so far."""
         return self._answer.rhythm.deadlines
 
-    @property
-    def arrived_wall(self) -> float | None:
-        """When the response head came, in Unix seconds; None for a recording that does not say."""
-        if self._response is None or not self._seen.wall:
-            return None
-        return self._seen.wall + (self._response.at - self._seen.at)
-
-    def _request_facts(self, dialect: Dialect) -> tuple[RequestFacts, list[str]]:
-        frames = list(self._request_codec.close())
-        if not frames or self._request_body.bursts:
-            return RequestFacts(), []
-        body = frames[0].data
+    def _request_facts(self, dialect: Dialect) -> tuple[RequestFacts, str | None]:
+        """What was asked, and the anomaly where that cannot be read."""
+        body = self._request_codec.take()
+        if body is None or self._request_body.bursts:
+            return RequestFacts(), None
         self._body_hash = hash((self.request.path, body))
         try:
             facts = dialect.request_facts(body)
         except UnreadableError:
-            return RequestFacts(), ["request_unreadable"]
-        return (replace(facts, service_tier=_tier(body)) if body.find(_TIER) >= 0 else facts), []
+            return RequestFacts(), "request_unreadable"
+        return replace(facts, service_tier=_tier(body)) if _TIER in body else facts, None
 
-    def _request_codec_words(self) -> list[str]:
-        words = self._request_codec.anomalies + self._request_body.anomalies
+    def _request_words(self) -> list[str]:
+        words = self._request_codec.anomalies
+        if not (words or self._request_body.anomalies):
+            return words
+        words = words + self._request_body.anomalies
         return ["request_over_cap" if word == "frame_over_cap" else word for word in words]
 
     def _error(
         self, event: ExchangeEnded, status: int | None, answer: Answer, choices: tuple[Choice, ...]
     ) -> ErrorFact | None:
-        made_here = _SIDECAR_ERRORS.get(event.how)
-        if made_here is not None and self._response is None:
+        made_here = _SIDECAR_ERRORS.get(event.how) if self._response is None else None
+        if made_here is not None:
             kind = "timeout" if event.how == "upstream_timeout" else "server_error"
             return ErrorFact(made_here, None, kind, "sidecar", None, False)
         found = answer.error
         if found is None and status is not None and status >= 400:
             found = answer.bare_error()
         if found is None:
-            endings = [choice.finish for choice in choices if choice.ending == "error"]
-            if not endings:
+            failed = next((choice for choice in choices if choice.ending == "error"), None)
+            if failed is None:
                 return None
-            found = WireError(_word(endings[0]), None, "server_error")
-        mid_stream = status is not None and status < 400 and answer.transport in STREAMS
+            found = WireError(_word(failed.finish), None, "server_error")
+        mid_stream = status is not None and status < 400 and answer.is_stream
         named = limiter(as_the_provider_said(answer.head.headers)) or found.limiter
         return ErrorFact(found.type, found.code, found.kind, "upstream", named, mid_stream)
 
@@ -264,7 +270,7 @@ class ExchangeFold:
 
     def _body_limits(self, answer: Answer) -> tuple[RateLimit, ...]:
         """Limits that the body told, their resets counted from the response's head as those of headers are."""
-        if not answer.limits or self._response is None:
+        if self._response is None:
             return ()
         found = []
         for at, limit in answer.limits.values():
@@ -278,38 +284,42 @@ class ExchangeFold:
             facts.phases.setdefault(name, seconds)
         return facts
 
-    def _timing(
-        self, event: ExchangeEnded, forwarded: float | None, connect: float | None, tokens: int | None
-    ) -> Timing:
-        answer, rhythm = self._answer, self._answer.rhythm
+    def _timing(self, event: ExchangeEnded, tokens: int | None, *, is_read: bool) -> Timing:
+        answer, rhythm, response = self._answer, self._answer.rhythm, self._response
+        forwarded = event.forwarded_at if response is None else response.forwarded_at
         start = forwarded if forwarded is not None else self._seen.at
-        streamed = answer.transport in STREAMS
         # Where nobody reads the wire, nothing is known of its tokens.
-        is_read = rhythm.first is not None or not (answer.unread or answer.dialect is self._dialects[-1])
-
-        def since(at: float | None, start: float = start) -> float | None:
-            return None if at is None else max(0.0, at - start)
-
-        per_token = None
-        gaps = rhythm.gaps() if is_read else ChunkGaps(None)
-        if streamed and tokens is not None and tokens > 1 and gaps.count:
-            per_token = rhythm.span / (tokens - 1)
+        is_read = rhythm.first is not None or (is_read and answer.dialect is not self._dialects[-1])
+        gaps, per_token = _NO_GAPS if is_read else _UNKNOWN_GAPS, None
+        if answer.is_stream and is_read:
+            gaps = rhythm.gaps()
+            if tokens is not None and tokens > 1 and gaps.count:
+                per_token = rhythm.span / (tokens - 1)
         return Timing(
-            connect=connect,
-            headers=since(self._response.at) if self._response is not None else None,
-            first_byte=since(answer.first_byte),
-            first_token=since(rhythm.first, answer.token_start),
-            first_visible_token=since(answer.first_visible, answer.token_start),
-            duration=since(event.at),
+            connect=event.connect if response is None else response.connect,
+            headers=_since(start, response.at) if response is not None else None,
+            first_byte=_since(start, answer.first_byte),
+            first_token=_since(answer.token_start, rhythm.first),
+            first_visible_token=_since(answer.token_start, answer.first_visible),
+            duration=_since(start, event.at),
             chunk_gaps=gaps,
             time_per_output_token=per_token,
-            stalls=rhythm.stalls if streamed and is_read else None,
+            stalls=rhythm.stalls if answer.is_stream and is_read else None,
             max_byte_gap=answer.max_byte_gap,
-            client_blocked=answer.blocked if self._response is not None else None,
+            client_blocked=answer.blocked if response is not None else None,
             added=event.added,
         )
 
 
+def _since(start: float, at: float | None) -> float | None:
+    """Seconds from `start`, none of them below 0; None where it did not come."""
+    if at is None:
+        return None
+    return at - start if at > start else 0.0
+
+
+_NO_GAPS, _UNKNOWN_GAPS = ChunkGaps(0), ChunkGaps(None)
+_NOT_REPORTED, _NO_USAGE, _UNSCORED = ReportedUsage(), Usage(), Relevance(False)
 _PROVIDERS = {
     "openai.chat": "openai",
     "openai.responses": "openai",
@@ -379,9 +389,11 @@ def _to_the_second(wall: int) -> str:
 
 def _model(name: str | None) -> str | None:
     """A model name as told, bounded; surrogates and control characters make it no name."""
-    if name is None or not name.strip() or len(name) > 256 or not name.isprintable():
-        return None
-    return name
+    return name if name is not None and len(name) <= MAX_MODEL and name.isprintable() and name.strip() else None
+
+
+def _finishes(choices: Sequence[Choice]) -> tuple[str | None, ...]:
+    return tuple([_word(choice.finish) for choice in choices])
 
 
 def _word(reason: str | None) -> str | None:

@@ -85,6 +85,7 @@ class Decoder(typing.Generic[T]):
             raise UnreadableError from error
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, lt=MAX_COUNT)]  # in a narrow type; what `count` takes as it is
 SomeText = Annotated[str, msgspec.Meta(min_length=1)]  # in a narrow type; a piece without text is no piece
 
 
@@ -103,6 +104,13 @@ class PlainDecoder(typing.Generic[T]):
         with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
             found.extend(map(self._strict, payloads))  # keeps those before one that does not fit
         return found
+
+    def one(self, payload: bytes) -> T | None:
+        """One payload; None where it does not fit."""
+        try:
+            return self._strict(payload)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return None
 
 
 _hints = functools.cache(typing.get_type_hints)

@@ -16,6 +16,7 @@ from collector.dialects.openai_usage import (
     Account,
     CompletionUsage,
     PerfMetrics,
+    PlainUsage,
     TimeInfo,
     Timings,
     is_writer,
@@ -146,6 +147,42 @@ class _PlainBody(Struct, gc=False):
 _decode_plain = PlainDecoder(_PlainBody)
 
 
+class _PlainMessage(Struct, gc=False):
+    content: SomeText
+    reasoning_content: None = None
+    reasoning: None = None
+    refusal: None = None
+    tool_calls: None = None
+    function_call: None = None
+
+
+class _PlainAnswered(Struct, gc=False):
+    message: _PlainMessage
+    finish_reason: SomeText
+    index: Literal[0] = 0
+    delta: None = None
+    error: None = None
+
+
+class _PlainAnswer(Struct, gc=False):
+    """The answer that most whole answers are: one text with its finish. `_Body`, narrowed."""
+
+    choices: tuple[_PlainAnswered]
+    object: str | None = None
+    model: str | None = None
+    usage: PlainUsage | None = None
+    timings: None = None
+    time_info: None = None
+    perf_metrics: None = None
+    error: None = None
+    x_groq: None = None
+    type: None = None
+    code: None = None
+
+
+_decode_answer = PlainDecoder(_PlainAnswer).one
+
+
 class _Said:
     """What one body said, in lists that grow."""
 
@@ -198,12 +235,12 @@ class _Calls:
 class ChatReader:
     """Chunks of a stream, or one whole answer, in any mix that providers send."""
 
+    _model: str | None = None  # as last told
+    _calls: _Calls | None = None
+
     def __init__(self, response: ResponseHead, request: RequestHead | None = None) -> None:
-        self._status = response.status
-        self._limited = says_limits(response.headers)
+        self._response = response
         self._account = Account(request)
-        self._calls = _Calls()
-        self._model: str | None = None  # as last told
         self._seen_choices: set[int] = set()
         self._finished: set[int] = set()
 
@@ -214,9 +251,14 @@ class ChatReader:
             return Delta(terminal=True, marker=True)
         if frame.event == "ping":
             return Delta(ping=True)
-        if self._status >= 400:
-            error = error_of_body(frame.data, self._status, self._limited)
+        status = self._response.status
+        if status >= 400:
+            error = error_of_body(frame.data, status, says_limits(self._response.headers))
             return Delta(error=error, retry_after=retry_hint(frame.data))
+        if not self._seen_choices and frame.event != "error":  # nothing came before, so it may be all there is
+            answer = _decode_answer(frame.data)
+            if answer is not None and answer.object != "error":
+                return self._whole(answer)
         try:
             body = _decode(frame.data)
         except UnreadableError:
@@ -268,6 +310,20 @@ class ChatReader:
         ):
             return None
         return TextPiece(choice.index or 0, message.content)
+
+    def _whole(self, answer: _PlainAnswer) -> Delta:
+        """What `_delta` makes of an answer of this kind."""
+        choice = answer.choices[0]
+        self._seen_choices.add(0)
+        self._finished.add(0)
+        self._model = answer.model
+        return Delta(
+            text=(TextPiece(0, choice.message.content),),
+            finish=(Finish(0, choice.finish_reason),),
+            choices=1,
+            model=answer.model or None,
+            usage=self._account.take_plain(answer.usage) if answer.usage is not None else None,
+        )
 
     def _delta(self, body: _Body, event: str | None) -> Delta:
         said = _Said()
@@ -339,6 +395,8 @@ class ChatReader:
             number = position
             if not whole:
                 name = call.id[:MAX_ID] if call.id else None
+                if self._calls is None:
+                    self._calls = _Calls()
                 number = self._calls.number(index, call.index, name, bool(function.name))
             _call(index, number, function, whole, said)
         if message.function_call is not None:
@@ -418,16 +476,26 @@ class _Request(Guided, gc=False):
 _decode_request = Decoder(_Request)
 
 
+_ROLES = {"developer": "system", "function": "tool"}  # under other names
+
+
 def _turns(messages: list[_RequestMessage]) -> list[Turn]:
     turns = []
     for message in messages:
-        role = {"developer": "system", "function": "tool"}.get(message.role or "user", message.role or "user")
+        role = message.role or "user"
+        role = _ROLES.get(role, role)
         kind = "tool_result" if role == "tool" else "text"
-        if isinstance(message.content, str):
-            turns.append(Turn(role, kind, message.content))
+        content = message.content
+        if type(content) is str:
+            turns.append(Turn(role, kind, content))
         else:
-            turns += [Turn(role, kind, part.text) for part in message.content or () if part.text]
+            turns += [Turn(role, kind, part.text) for part in content or () if part.text]
     return turns
+
+
+def _schemas(wished: list[_WishedFunction]) -> dict[str, bytes]:
+    told = ((function.name, raw_bytes(function.parameters)) for function in wished)
+    return {name: schema for name, schema in told if name and schema is not None}
 
 
 class OpenAiChat:
@@ -447,7 +515,9 @@ class OpenAiChat:
     def request_facts(self, body: bytes) -> RequestFacts:
         """Raises UnreadableError when the body is not JSON."""
         asked = _decode_request(body)
-        wished = [tool.function for tool in asked.tools or () if tool.function] + list(asked.functions or ())
+        wished: list[_WishedFunction] = []
+        if asked.tools or asked.functions:
+            wished = [tool.function for tool in asked.tools or () if tool.function] + list(asked.functions or ())
         turns = _turns(asked.messages or [])
         query, context = split(turns)
         limit = asked.max_completion_tokens if asked.max_completion_tokens is not None else asked.max_tokens
@@ -455,11 +525,7 @@ class OpenAiChat:
             model=asked.model or None,
             stream=asked.stream is True,
             expectation=expected(asked),
-            tool_schemas={
-                function.name: schema
-                for function in wished
-                if function.name and (schema := raw_bytes(function.parameters)) is not None
-            },
+            tool_schemas=_schemas(wished) if wished else {},
             query=query,
             context=context,
             prompt=prompt_facts(turns),

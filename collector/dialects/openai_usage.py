@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 from collector.catalogue import provider_of
-from collector.dialects.decoding import count
+from collector.dialects.decoding import Count, count
 from collector.model import ReportedUsage, RequestHead, Usage
 
 # Their front ends for OpenAI clients count the model's thoughts in the total only.
@@ -39,6 +39,34 @@ class CompletionUsage(Struct, gc=False):
     time_to_first_token_ms: float | None = None  # gpustack
     time_to_first_token: float | None = None  # SambaNova, in seconds
     total_latency: float | None = None
+
+
+class _PlainInput(Struct, gc=False):
+    cached_tokens: Count | None = None
+    cache_creation_tokens: Count | None = None
+    cache_write_tokens: Count | None = None
+
+
+class _PlainOutput(Struct, gc=False):
+    reasoning_tokens: Count | None = None
+
+
+class PlainUsage(Struct, gc=False):
+    """What most tell of their usage: counts that are counts, and no times. `CompletionUsage`, narrowed."""
+
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    total_tokens: Count | None = None
+    prompt_tokens_details: _PlainInput | None = None
+    completion_tokens_details: _PlainOutput | None = None
+    prompt_cache_hit_tokens: Count | None = None
+    queue_time: None = None
+    prompt_time: None = None
+    completion_time: None = None
+    total_time: None = None
+    time_to_first_token_ms: None = None
+    time_to_first_token: None = None
+    total_latency: None = None
 
 
 class Timings(Struct, gc=False):
@@ -146,9 +174,10 @@ def phases_of(
 class Account:
     """Whether the output count leaves reasoning out. It is given every usage of one answer; the last one holds."""
 
+    _beside = 0
+
     def __init__(self, request: RequestHead | None = None) -> None:
-        self._thoughts_in_total = provider_asked(request) in _THOUGHTS_IN_TOTAL
-        self._beside = 0
+        self._request = request
 
     def take(self, usage: CompletionUsage) -> ReportedUsage:
         """The numbers as told."""
@@ -157,11 +186,29 @@ class Account:
             self._beside = self._left_out(told, told.output_tokens, count(usage.total_tokens))
         return told
 
+    def take_plain(self, usage: PlainUsage) -> ReportedUsage:
+        """What `take` makes of a usage of this kind."""
+        details, made = usage.prompt_tokens_details, usage.completion_tokens_details
+        cached = details.cached_tokens if details is not None else None
+        told = ReportedUsage(
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.prompt_cache_hit_tokens if cached is None else cached,
+            details.cache_creation_tokens if details is not None else None,
+            made.reasoning_tokens if made is not None else None,
+            details.cache_write_tokens if details is not None else None,
+        )
+        if told.reasoning_tokens == 0:
+            self._beside = 0
+        elif told.output_tokens is not None:
+            self._beside = self._left_out(told, told.output_tokens, usage.total_tokens)
+        return told
+
     def _left_out(self, told: ReportedUsage, made: int, total: int | None) -> int:
         thought = told.reasoning_tokens
         rest = total - told.input_tokens - made if total is not None and told.input_tokens is not None else 0
         if thought is None:
-            return max(0, rest) if self._thoughts_in_total else 0
+            return max(0, rest) if provider_asked(self._request) in _THOUGHTS_IN_TOTAL else 0
         # xAI's total has the reasoning beside the output; some gateways leave it out of both.
         return thought if thought > made or rest == thought else 0
 

@@ -65,6 +65,9 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 
 
+_NO_WORDS = PromptFacts()
+
+
 class _System(NamedTuple):
     tokens: int
     comments: int
@@ -76,6 +79,8 @@ def prompt_facts(turns: Sequence[Turn]) -> PromptFacts:
 
     A late constraint is judged in system turns alone: users may wish what they like.
     """
+    if len(turns) == 1 and turns[0].role == "user":  # as many are
+        return _NO_WORDS
     system = [turn.text for turn in turns if turn.role == "system" and turn.kind == "text"]
     answers = [turn.text for turn in turns if turn.role == "assistant" and turn.kind == "text"]
     longest = max(map(estimated_tokens, answers)) if answers else None

@@ -54,6 +54,10 @@ _decode_named = Decoder(NamedSchema)
 
 def expected(asked: Guided) -> Expectation | None:
     """The structured output that a request asks for; None for text, and for grammars, which are not judged."""
+    if not (asked.structured_outputs or asked.guided_json or asked.json_schema) and (
+        asked.guided_choice is None and asked.guided_regex is None
+    ):
+        return None if asked.response_format is None else of_format(asked.response_format)
     told = asked.structured_outputs or _StructuredOutputs()
     schema = schema_text(told.json) or schema_text(asked.guided_json) or schema_text(asked.json_schema)
     if schema is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
+
+from msgspec import Struct
 
 from collector.model import ResponseHead
 
@@ -29,9 +32,32 @@ LOOK = 256  # bytes looked at before giving up
 FIRST_LINE = 16 * 1024  # bytes of a first line of JSON that is waited for, to see whether another follows
 
 
-def media_type(head: ResponseHead) -> str:
-    """The media type without parameters, lower-cased; empty when there is none."""
-    return (head.headers.first("content-type") or "").split(";", 1)[0].strip().lower()
+MAX_TYPE = 256  # characters of a content type that is remembered
+
+
+class _Declared(Struct, frozen=True, gc=False):
+    """What a content type says. `is_silent` where it says nothing, `is_final` where the bytes need not be looked at."""
+
+    transport: Transport
+    is_silent: bool
+    is_final: bool
+
+
+def media_type(said: str) -> str:
+    """The media type that a content type names, without parameters and lower-cased; empty where it names none."""
+    return said.split(";", 1)[0].strip().lower()
+
+
+def _read_type(said: str) -> _Declared:
+    kind = media_type(said)
+    transport = BY_TYPE.get(kind, "opaque")
+    if kind == "application/json" or kind.endswith("+json"):
+        transport = BY_TYPE.get(kind, "json")
+    is_silent = kind in READABLE
+    return _Declared(transport, is_silent, transport not in ("sse", "json") and not is_silent)
+
+
+_known_type = lru_cache(maxsize=128)(_read_type)
 
 
 class Sniffer:
@@ -41,31 +67,30 @@ class Sniffer:
     `path` is the request's: an array of JSON is a stream only where one was asked for.
     """
 
+    mismatch = False
+    fixed: Transport | None = None
+
     def __init__(self, head: ResponseHead, path: str = "") -> None:
-        self.mismatch = False
-        kind = media_type(head)
-        self._declared: Transport = BY_TYPE.get(kind, "opaque")
-        if kind == "application/json" or kind.endswith("+json"):
-            self._declared = BY_TYPE.get(kind, "json")
-        self._silent = kind in READABLE
-        self._arrays = head.status < 400 and path.endswith(ARRAY_STREAMS)
-        self.fixed: Transport | None = None
+        said = head.headers.first("content-type") or ""
+        self._declared = _known_type(said) if len(said) <= MAX_TYPE else _read_type(said)
+        self._status, self._path = head.status, path
         if head.status == 101:
             self.fixed = "websocket"
-        elif self._declared not in ("sse", "json") and not self._silent:
-            self.fixed = self._declared
+        elif self._declared.is_final:
+            self.fixed = self._declared.transport
 
     def decide(self, start: bytes, ended: bool = False) -> Transport | None:
         """The transport of a body that starts so, or None while that could still be several."""
         if self.fixed is not None or not (start or ended):
             return self.fixed
-        if self._declared == "json" and start[:1] == b"{" and start.find(b"\n", 0, FIRST_LINE) < 0:
+        declared = self._declared
+        if declared.transport == "json" and start[:1] == b"{" and start.find(b"\n", 0, FIRST_LINE) < 0:
             # Most answers: an object on one line. Where it goes on, another may follow.
             return "json" if ended or len(start) >= FIRST_LINE else None
         looked = start[:LOOK].removeprefix(BOM).lstrip()
         found: Transport | None = None
         if looked.startswith(b"["):
-            found = "json_array" if self._arrays else "json"
+            found = "json_array" if self._status < 400 and self._path.endswith(ARRAY_STREAMS) else "json"
         elif looked.startswith(b"{"):
             line = start[:FIRST_LINE].removeprefix(BOM).lstrip()
             found = _lines_or_whole(line, ended or len(start) >= FIRST_LINE)
@@ -76,9 +101,9 @@ class Sniffer:
         elif not ended and len(start) < LOOK and any(word.startswith(looked) for word in (*SSE_STARTS, BOM)):
             return None
         if found is None:
-            return self._declared
-        fits = found == self._declared or (self._declared == "json" and found == "json_array")
-        self.mismatch = not fits and not self._silent
+            return declared.transport
+        fits = found == declared.transport or (declared.transport == "json" and found == "json_array")
+        self.mismatch = not fits and not declared.is_silent
         return found
 
 

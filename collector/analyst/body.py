@@ -1,0 +1,58 @@
+"""One direction's bytes: transfer coding and content coding off, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from collector.model import Headers
+from collector.wire.content_coding import ContentDecoder
+from collector.wire.transfer import Dechunker
+
+
+class Body:
+    """Where no content coding is on (`is_plain`), `dechunk` is all there is to do, or `whole_chunks` for several reads;
+    None where the bytes are the body.
+    """
+
+    dechunk: Callable[[bytes], bytes] | None = None
+    whole_chunks: Callable[[Sequence[bytes]], list[bytes]] | None = None
+    is_plain = True
+    size = 0  # bytes of the body so far, its content coding still on
+    _dechunker: Dechunker | None = None
+    _decoder: ContentDecoder | None = None
+
+    def __init__(self, headers: Headers, cap: int) -> None:
+        said = headers.firsts
+        if "transfer-encoding" in said and said["transfer-encoding"].lower().rstrip().endswith("chunked"):
+            self._dechunker = Dechunker()
+            self.dechunk, self.whole_chunks = self._dechunker.feed, self._dechunker.whole_chunks
+        if "content-encoding" in said:
+            self._decoder = ContentDecoder(headers.all("content-encoding"), cap)
+            self.is_plain = self._decoder.plain
+
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        if self.dechunk is not None:
+            data = self.dechunk(data)
+        self.size += len(data)
+        if not data:
+            return ()
+        return (data,) if self._decoder is None else self._decoder.feed(data)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the rest is passed by, since its content coding cannot be taken off."""
+        return self._decoder is not None and self._decoder.stopped
+
+    @property
+    def bursts(self) -> bool:
+        """Whether more came out of its coding than may; what came before is part of a bomb."""
+        return self._decoder is not None and "decompress_over_cap" in self._decoder.anomalies
+
+    @property
+    def broken(self) -> bool:
+        return self._dechunker is not None and self._dechunker.broken
+
+    @property
+    def anomalies(self) -> list[str]:
+        words = [] if self._decoder is None else list(self._decoder.anomalies)
+        return [*words, "framing_broken"] if self.broken else words
