@@ -49,6 +49,15 @@ def well_formed(text: str) -> str:
     return text
 
 
+def fact_of(text: str, new_digest: NewDigest) -> TextFact:
+    """Hash and length of a text that is well-formed; no hash of no text."""
+    if new_digest is None or not text:
+        return TextFact(None, len(text))
+    digest = new_digest()
+    digest.update(text.encode())
+    return TextFact(digest.hexdigest(), len(text))
+
+
 class Room:
     """How many code points several texts may still keep together."""
 

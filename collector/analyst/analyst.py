@@ -250,21 +250,23 @@ class Analyst:
         worker.acknowledge(1, recorded)
 
     def _take_one(self, worker: Worker, event: Event) -> bool:
-        match event:
-            case RequestSeen():
-                route = self._route_of(worker, event.route)
-                name = f"{worker.boot}-{event.id}"
-                worker.open[event.id] = ExchangeFold(name, event, route.facts, self._rules)
-            case ResponseSeen():
-                fold = worker.open.get(event.id)
-                if fold is not None:
-                    fold.response_seen(event)
-            case ExchangeEnded():
-                fold = worker.open.pop(event.id, None)
-                if fold is None and event.id in worker.failed:
-                    worker.failed.remove(event.id)
-                    self._lose(worker, event.id)
-                return fold is None or self._ended(worker, fold, event)
+        if type(event) is RequestSeen:
+            route = self._route_of(worker, event.route)
+            name = f"{worker.boot}-{event.id}"
+            worker.open[event.id] = ExchangeFold(name, event, route.facts, self._rules)
+            return False
+        if type(event) is ResponseSeen:
+            fold = worker.open.get(event.id)
+            if fold is not None:
+                fold.response_seen(event)
+            return False
+        if type(event) is ExchangeEnded:
+            fold = worker.open.pop(event.id, None)
+            if fold is None and event.id in worker.failed:
+                worker.failed.remove(event.id)
+                self._lose(worker, event.id)
+            return fold is None or self._ended(worker, fold, event)
+        match event:  # what few events are
             case ClientBlocked():
                 fold = worker.open.get(event.id)
                 if fold is not None:
@@ -308,7 +310,7 @@ class Analyst:
         tasks = validity.tasks(exchange, route.contract, route.rules)
         languages = self._scorer.languages
         reason = relevance.reason_not_scored(exchange, languages)
-        waits_judge = any(task.result is None for task in tasks)
+        waits_judge = bool(tasks) and any(task.result is None for task in tasks)
         waits_score = reason is None or (
             reason == "no_context" and self._scorer.ready and relevance.may_score_answer(exchange, languages)
         )
@@ -319,8 +321,8 @@ class Analyst:
         if refused is not None:
             waits_score, reason = False, reason or refused
         if not (waits_judge or waits_score):
-            judged = [validity.judgement(task, task.result or "skipped") for task in tasks]
             scored = relevance.unscored(exchange, reason or "budget")
+            judged = [validity.judgement(task, task.result or "skipped") for task in tasks] if tasks else ()
             self._record(fold, route, exchange, validity.validity(judged), scored)
             return True
         pending = asyncio.get_running_loop().create_task(

@@ -258,12 +258,22 @@ class Answer:
         # What only the end of the body ends had come with its last byte.
         came = at if self.first_byte is None else self._last_byte
         if self._codec is None and self._sniffer is not None:
-            found = self._sniffer.decide(self._start, ended=True)
+            start = self._start
+            found = self._sniffer.decide(start, ended=True)
+            if found == "json" and len(start) <= self._limits.body:  # most: it is whole, and needs no codec
+                self._start, self.transport = b"", found
+                self._is_mislabelled = self._sniffer.mismatch and bool(start)
+                if start and not start.isspace() and not self._is_bomb():
+                    self._frame(Frame(start), came)
+                return
             if found is not None:
                 self._begin_with(found, came)
-        if self._codec is not None and not (self.transport == "json" and self._body is not None and self._body.bursts):
+        if self._codec is not None and not (self.transport == "json" and self._is_bomb()):
             for frame in self._codec.close():
                 self._frame(frame, came)
+
+    def _is_bomb(self) -> bool:
+        return self._body is not None and not self._body.is_plain and self._body.bursts
 
     # ------------------------------------------------------------ reading
 
@@ -497,12 +507,11 @@ class Answer:
             or (codec is not None and bool(codec.anomalies) and not _GIVEN_UP.isdisjoint(codec.anomalies))
         )
 
-    @property
-    def whole(self) -> bool:
+    def is_whole(self, unread: bool) -> bool:
         """Whether the body ended as its dialect says it should; HTTP's own end is the caller's to know."""
-        if self._body is not None and self._body.broken:
+        if self._body is not None and self._body.dechunk is not None and self._body.broken:
             return False
-        if self._bodiless or self.unread:
+        if self._bodiless or unread:
             return True
         if self._utf8 is not None:
             # Text in frames has no end marker but its framing.
@@ -527,8 +536,8 @@ class Answer:
         if self.said.is_over:
             words.append("choices_over_cap")
         if self._body is not None:
-            words += self._body.anomalies
-        if self._codec is not None:
+            words += self._body.anomalies if self._body.is_coded else ()
+        if self._codec is not None and self._codec.anomalies:
             words += self._codec.anomalies
         if self._client_codec is not None:
             words += self._client_codec.anomalies

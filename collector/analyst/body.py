@@ -17,6 +17,7 @@ class Body:
     dechunk: Callable[[bytes], bytes] | None = None
     whole_chunks: Callable[[Sequence[bytes]], list[bytes]] | None = None
     is_plain = True
+    is_coded = False  # whether it comes in chunks or compressed
     size = 0  # bytes of the body so far, its content coding still on
     _dechunker: Dechunker | None = None
     _decoder: ContentDecoder | None = None
@@ -24,10 +25,10 @@ class Body:
     def __init__(self, headers: Headers, cap: int) -> None:
         said = headers.firsts
         if "transfer-encoding" in said and said["transfer-encoding"].lower().rstrip().endswith("chunked"):
-            self._dechunker = Dechunker()
+            self._dechunker, self.is_coded = Dechunker(), True
             self.dechunk, self.whole_chunks = self._dechunker.feed, self._dechunker.whole_chunks
         if "content-encoding" in said:
-            self._decoder = ContentDecoder(headers.all("content-encoding"), cap)
+            self._decoder, self.is_coded = ContentDecoder(headers.all("content-encoding"), cap), True
             self.is_plain = self._decoder.plain
 
     def feed(self, data: bytes) -> Iterable[bytes]:
@@ -55,4 +56,6 @@ class Body:
     @property
     def anomalies(self) -> list[str]:
         words = [] if self._decoder is None else list(self._decoder.anomalies)
-        return [*words, "framing_broken"] if self.broken else words
+        if self.broken:
+            words.append("framing_broken")
+        return words

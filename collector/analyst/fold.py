@@ -120,8 +120,12 @@ class ExchangeFold:
             self._answer.client_bytes(event.data, event.at)
         else:
             body = self._request_body
-            for part in body.feed(event.data):
-                self._request_codec.feed(part)
+            if body.is_coded:
+                for part in body.feed(event.data):
+                    self._request_codec.feed(part)
+            else:
+                body.size += len(event.data)
+                self._request_codec.feed(event.data)
 
     def client_blocked(self, event: ClientBlocked) -> None:
         self._answer.client_blocked(event.seconds)
@@ -145,7 +149,7 @@ class ExchangeFold:
             status,
             error=error is not None,
             terminal=answer.terminal,
-            whole=event.how == "complete" and answer.whole,
+            whole=event.how == "complete" and answer.is_whole(unread),
             blocked=answer.prompt_blocked,
             endings=[choice.ending for choice in choices],
         )
@@ -155,7 +159,8 @@ class ExchangeFold:
         if usage == _NO_USAGE:  # asked even where the body told none: headers may tell it
             usage = None
         anomalies = [] if odd is None else [odd]
-        anomalies += self._request_words()
+        if self._request_codec.anomalies or self._request_body.is_coded:
+            anomalies += self._request_words()
         anomalies += answer.anomalies()
         if odd_limits or load_is_unreadable(said):
             anomalies.append("header_unreadable")
@@ -240,10 +245,7 @@ class ExchangeFold:
         return replace(facts, service_tier=_tier(body)) if _TIER in body else facts, None
 
     def _request_words(self) -> list[str]:
-        words = self._request_codec.anomalies
-        if not (words or self._request_body.anomalies):
-            return words
-        words = words + self._request_body.anomalies
+        words = self._request_codec.anomalies + self._request_body.anomalies
         return ["request_over_cap" if word == "frame_over_cap" else word for word in words]
 
     def _error(
@@ -291,7 +293,18 @@ class ExchangeFold:
         # Where nobody reads the wire, nothing is known of its tokens.
         is_read = rhythm.first is not None or (is_read and answer.dialect is not self._dialects[-1])
         gaps, per_token = _NO_GAPS if is_read else _UNKNOWN_GAPS, None
-        if answer.is_stream and is_read:
+        if not answer.is_stream:
+            return Timing(
+                connect=event.connect if response is None else response.connect,
+                headers=_since(start, response.at) if response is not None else None,
+                first_byte=_since(start, answer.first_byte),
+                duration=_since(start, event.at),
+                chunk_gaps=gaps,
+                max_byte_gap=answer.max_byte_gap,
+                client_blocked=answer.blocked if response is not None else None,
+                added=event.added,
+            )
+        if is_read:
             gaps = rhythm.gaps()
             if tokens is not None and tokens > 1 and gaps.count:
                 per_token = rhythm.span / (tokens - 1)
@@ -304,7 +317,7 @@ class ExchangeFold:
             duration=_since(start, event.at),
             chunk_gaps=gaps,
             time_per_output_token=per_token,
-            stalls=rhythm.stalls if answer.is_stream and is_read else None,
+            stalls=rhythm.stalls if is_read else None,
             max_byte_gap=answer.max_byte_gap,
             client_blocked=answer.blocked if response is not None else None,
             added=event.added,

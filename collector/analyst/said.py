@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from collector import catalogue
-from collector.analyst.accumulate import NewDigest, Room, TextSum, well_formed
+from collector.analyst.accumulate import NewDigest, Room, TextSum, fact_of, well_formed
 from collector.analyst.correction import correction_ratio
 from collector.model import (
     MAX_CALLS,
@@ -50,19 +50,23 @@ class Said:
 
     shown = 0  # choices that the body shows, at most MAX_CHOICES
     is_over = False  # whether there were more choices or calls than are followed
+    _alone: str | None = None  # the first text of the first choice, until another piece follows
     _others: _Others | None = None
 
     def __init__(self, room: int, new_digest: NewDigest) -> None:
         self._room = room
         self._new_digest = new_digest
-        self._spoken = Room(room)  # for all choices
-        self.texts: dict[int, TextSum] = {}
+        self.texts: dict[int, TextSum] = {}  # of choices that are followed piece by piece
         self._finish: dict[int, str] = {}
 
     # ------------------------------------------------------------ taking
 
     def text(self, choice: int, piece: str) -> None:
         """A piece of text of one choice."""
+        if choice == 0 and self._alone is None and not self.texts and len(piece) <= self._room:
+            self._alone = piece
+            return
+        self._follow()
         kept = self.texts.get(choice)
         if kept is None:
             if not self._is_followed(choice):
@@ -70,13 +74,24 @@ class Said:
             kept = self.texts[choice] = TextSum(self._spoken, self._new_digest)
         kept.add(piece)
 
+    def _follow(self) -> None:
+        """From now on texts are followed piece by piece."""
+        alone, self._alone = self._alone, None
+        if not self.texts:
+            self._spoken = Room(self._room)  # for all choices
+        if alone is not None:
+            first = self.texts[0] = TextSum(self._spoken, self._new_digest)
+            first.add(alone)
+
     def ends(self, delta: Delta) -> None:
         """How choices finished, and how many the body shows."""
         for end in delta.finish:
-            if self._is_followed(end.choice):
-                self._finish[end.choice] = end.reason[:MAX_WORD]
-        if delta.choices > self.shown:
-            self.shown = min(delta.choices, MAX_CHOICES)
+            choice = end.choice
+            if choice == 0 or self._is_followed(choice):
+                self._finish[choice] = end.reason[:MAX_WORD]
+        shown = delta.choices
+        if shown > self.shown:
+            self.shown = min(shown, MAX_CHOICES)
 
     def others(self, delta: Delta) -> None:
         """What was generated besides text."""
@@ -142,13 +157,15 @@ class Said:
     @property
     def is_cut(self) -> bool:
         """Whether more was said than is kept."""
-        return not all(text.complete for text in self.texts.values())
+        return bool(self.texts) and not all(text.complete for text in self.texts.values())
 
     def choices(self) -> tuple[Choice, ...]:
-        others, texts, ends = self._others, self.texts, self._finish
-        if others is None and texts.keys() == _ONE and self.shown <= 1 and ends.keys() <= _ONE:  # most: one text
-            text, finish = texts[0], ends.get(0)
-            return (Choice(0, text.text(), text.complete, finish, catalogue.ending_of(finish)),)
+        others, ends, alone = self._others, self._finish, self._alone
+        if alone is not None and others is None and self.shown <= 1 and ends.keys() <= _ONE:  # as many
+            finish = ends.get(0)
+            return (Choice(0, well_formed(alone), True, finish, catalogue.ending_of(finish)),)
+        self._follow()
+        texts = self.texts
         named = {*range(self.shown), *texts, *ends}
         if others is not None:
             named.update(others.refusals, others.reasoning, (choice for choice, _ in others.calls))
@@ -171,28 +188,31 @@ class Said:
         )
 
     def calls(self) -> tuple[ToolCall, ...]:
+        if self._others is None:
+            return ()
         return tuple(
             ToolCall(choice, index, name, arguments.text(), arguments.complete)
-            for (choice, index), (name, arguments) in self._sorted_calls()
+            for (choice, index), (name, arguments) in self._sorted_calls(self._others)
         )
 
     def call_facts(self) -> tuple[ToolCallFact, ...]:
+        if self._others is None:
+            return ()
         facts = []
-        for (choice, index), (name, arguments) in self._sorted_calls():
+        for (choice, index), (name, arguments) in self._sorted_calls(self._others):
             fact = arguments.fact()
             named = well_formed(name) if name else name
             facts.append(ToolCallFact(choice, index, named, fact.sha256, fact.chars))
         return tuple(facts)
 
-    def _sorted_calls(self) -> Sequence[tuple[tuple[int, int], tuple[str | None, TextSum]]]:
-        if self._others is None:
-            return ()
-        return sorted(self._others.calls.items(), key=lambda item: item[0])
+    @staticmethod
+    def _sorted_calls(others: _Others) -> Sequence[tuple[tuple[int, int], tuple[str | None, TextSum]]]:
+        return sorted(others.calls.items(), key=lambda item: item[0])
 
     def text_facts(self, choices: Sequence[Choice]) -> TextFacts:
         """Per choice and joined in index order; the joined hash of several is unknown where one was not kept whole."""
-        if len(choices) == 1 and self.texts.keys() == _ONE:
-            fact = self.texts[0].fact()
+        if self._alone is not None:
+            fact = fact_of(choices[0].text, self._new_digest)
             return TextFacts(fact.sha256, fact.chars, (fact,))
         facts = {index: text.fact() for index, text in sorted(self.texts.items())}
         each = tuple(facts.get(choice.index, TextFact(None, 0)) for choice in choices)
@@ -212,6 +232,7 @@ class Said:
         """Share of characters that differ between what was streamed and what was repeated; None where unknown."""
         if self._others is None or not self._others.repeats:
             return None
+        self._follow()
         pairs = []
         for choice, repeated in self._others.repeats.items():
             streamed = self.texts.get(choice)

@@ -486,7 +486,7 @@ def _turns(messages: list[_RequestMessage]) -> list[Turn]:
         role = _ROLES.get(role, role)
         kind = "tool_result" if role == "tool" else "text"
         content = message.content
-        if type(content) is str:
+        if isinstance(content, str):
             turns.append(Turn(role, kind, content))
         else:
             turns += [Turn(role, kind, part.text) for part in content or () if part.text]

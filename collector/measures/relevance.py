@@ -56,19 +56,19 @@ def reason_not_scored(exchange: Exchange, languages: Sequence[str] | None = DEFA
     `languages` are those that the embedding model knows (ISO 639-1), None where that is not known.
     """
     answer = _first(exchange.choices)
-    text = "" if answer is None else answer.text
-    if not text.strip():
+    if answer is None or not answer.text or answer.text.isspace():
         return "tool_only" if exchange.tool_calls else "empty_output"
-    if exchange.record.outcome == "blocked" or (answer is not None and answer.ending in ("blocked", "refusal")):
+    outcome, query = exchange.record.outcome, exchange.request.query
+    if outcome == "blocked" or answer.ending in ("blocked", "refusal"):
         return "blocked"
-    if exchange.record.outcome in _BROKEN_OFF:
+    if outcome in _BROKEN_OFF:
         return "truncated"
-    query = exchange.request.query
-    if query is None or not query.strip():
+    if not query or query.isspace():
         return "no_query"
-    if not any(passage.strip() for passage in _passages(exchange)):
+    passages = _passages(exchange)
+    if not passages or all(not passage or passage.isspace() for passage in passages):
         return "no_context"
-    if not is_known(languages, query, text, *_sample(_passages(exchange))):
+    if not is_known(languages, query, answer.text, *_sample(passages)):
         return "language_unsupported"
     return None
 
@@ -93,15 +93,16 @@ def _sample(passages: Sequence[str]) -> tuple[str, ...]:
 
 def unscored(exchange: Exchange, reason: str) -> Relevance:
     """The relevance of an exchange without scores."""
-    answer = _first(exchange.choices)
-    text = " ".join(part for part in (exchange.request.query, None if answer is None else answer.text) if part)
-    return Relevance(scored=False, reason=reason, language=language(text) if text.strip() else None)
+    answer, text = _first(exchange.choices), exchange.request.query or ""
+    if answer is not None and answer.text:
+        text = f"{text} {answer.text}" if text else answer.text
+    return Relevance(scored=False, reason=reason, language=language(text) if text and not text.isspace() else None)
 
 
 def _passages(exchange: Exchange) -> tuple[str, ...]:
     """What the service sent, then what the provider itself retrieved for the answer that is scored."""
     answer = _first(exchange.choices)
-    return exchange.request.context if answer is None else (*exchange.request.context, *answer.sources.retrieved)
+    return exchange.request.context if answer is None else exchange.request.context + answer.sources.retrieved
 
 
 def _first(choices: Sequence[Choice]) -> Choice | None:

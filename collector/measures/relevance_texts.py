@@ -49,6 +49,7 @@ ANSWER_TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 PROTOTYPES = tuple(dict.fromkeys(text for pair in ANSWER_TYPES.values() for texts in pair for text in texts))
+_LETTER = re.compile(r"[A-Za-z]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -73,7 +74,10 @@ class Texts(Struct, frozen=True):
 
 def language(text: str) -> str:
     """`latin`, `cjk` or `other` where at least 80 % of the letters are of that script, else `mixed`."""
-    counts = lexicon.scripts(text)
+    sample = text[: lexicon.LANGUAGE_SAMPLE]
+    if sample.isascii():  # as many are
+        return "latin" if _LETTER.search(sample) else "other"
+    counts = lexicon.scripts(sample)
     if counts.total == 0:
         return "other"
     for name, count in (("latin", counts.latin), ("cjk", counts.cjk), ("other", counts.other)):

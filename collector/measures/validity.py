@@ -43,6 +43,8 @@ def tasks(
     back with their result: output that was cut, blocked, refused or never written is not invalid.
     No answer at all, and a tool the request does not describe, make no task.
     """
+    if exchange.request.expectation is None and contract is None and rules is None and not exchange.tool_calls:
+        return ()  # as most
     kind, expectation = _asked(exchange.request.expectation, contract)
     asked = expectation.schema
     if rules is not None:
