@@ -240,8 +240,18 @@ class Analyst:
                         fold.answered(event)
                     elif fold is not None:
                         fold.bytes_seen(event)
-                elif self._take_one(worker, event):
-                    recorded.append(event.id)  # type: ignore[union-attr] # only ExchangeEnded is answered with True
+                elif type(event) is RequestSeen:
+                    self._begin(worker, event)
+                elif type(event) is ResponseSeen:
+                    fold = opened.get(event.id)
+                    if fold is not None:
+                        fold.response_seen(event)
+                elif type(event) is ExchangeEnded:
+                    fold = opened.pop(event.id, None)
+                    if self._ended(worker, fold, event) if fold is not None else self._ended_before(worker, event):
+                        recorded.append(event.id)
+                else:
+                    self._take_other(worker, event)
             except Exception as fault:  # noqa: BLE001 - the boundary of one event
                 # One exchange that cannot be read must not take the others along.
                 self._failed(worker, event, fault)
@@ -249,24 +259,19 @@ class Analyst:
                     recorded.append(event.id)
         worker.acknowledge(1, recorded)
 
-    def _take_one(self, worker: Worker, event: Event) -> bool:
-        if type(event) is RequestSeen:
-            route = self._route_of(worker, event.route)
-            name = f"{worker.boot}-{event.id}"
-            worker.open[event.id] = ExchangeFold(name, event, route.facts, self._rules)
-            return False
-        if type(event) is ResponseSeen:
-            fold = worker.open.get(event.id)
-            if fold is not None:
-                fold.response_seen(event)
-            return False
-        if type(event) is ExchangeEnded:
-            fold = worker.open.pop(event.id, None)
-            if fold is None and event.id in worker.failed:
-                worker.failed.remove(event.id)
-                self._lose(worker, event.id)
-            return fold is None or self._ended(worker, fold, event)
-        match event:  # what few events are
+    def _begin(self, worker: Worker, event: RequestSeen) -> None:
+        route, number = self._route_of(worker, event.route), event.id
+        worker.open[number] = ExchangeFold(f"{worker.boot}-{number}", event, route.facts, self._rules)
+
+    def _ended_before(self, worker: Worker, event: ExchangeEnded) -> bool:
+        """An exchange that ends and is not open: it failed, or its beginning was never told."""
+        if event.id in worker.failed:
+            worker.failed.remove(event.id)
+            self._lose(worker, event.id)
+        return True
+
+    def _take_other(self, worker: Worker, event: Event) -> None:
+        match event:
             case ClientBlocked():
                 fold = worker.open.get(event.id)
                 if fold is not None:
@@ -276,11 +281,9 @@ class Analyst:
                 worker.failed.discard(event.id)
             case ProxyVitals():
                 self._take_vitals(worker, event)
-        return False
 
     def _route_of(self, worker: Worker, name: str) -> AnalysedRoute:
-        known = worker.routes.get(name)
-        return self._routes[name] if known is None else known
+        return worker.routes[name] if name in worker.routes else self._routes[name]
 
     def _failed(self, worker: Worker, event: Event, fault: Exception) -> None:
         log.error("an exchange could not be analysed: %s (it was forwarded untouched)", type(fault).__name__)
@@ -322,8 +325,8 @@ class Analyst:
             waits_score, reason = False, reason or refused
         if not (waits_judge or waits_score):
             scored = relevance.unscored(exchange, reason or "budget")
-            judged = [validity.judgement(task, task.result or "skipped") for task in tasks] if tasks else ()
-            self._record(fold, route, exchange, validity.validity(judged), scored)
+            judged = [validity.judgement(task, task.result or "skipped") for task in tasks] if tasks else None
+            self._record(fold, route, exchange, validity.validity(judged) if judged else None, scored)
             return True
         pending = asyncio.get_running_loop().create_task(
             self._complete(worker, fold, event.id, exchange, tasks, None if waits_score else (reason or "budget"))

@@ -138,12 +138,13 @@ class ExchangeFold:
         told = answer.asked()
         facts, odd = self._request_facts(dialect) if told is None else (told, None)
         unread = answer.unread
-        choices = answer.said.choices()
+        choices, more = answer.said.choices(), answer.said.has_others
         provider = request.hint or catalogue.provider_of(self.route.host) or _PROVIDERS.get(dialect.name)
         arrived = self.arrived_wall
         said = as_the_provider_said(answer.head.headers)
         limits, odd_limits = rate_limits(said, provider, arrived)
-        error = self._error(event, status, answer, choices)
+        endings = [choice.ending for choice in choices]
+        error = self._error(event, status, answer, choices if "error" in endings else ())
         how = outcome(
             "client_disconnect" if event.how == "complete" and answer.client_left else event.how,
             status,
@@ -151,7 +152,7 @@ class ExchangeFold:
             terminal=answer.terminal,
             whole=event.how == "complete" and answer.is_whole(unread),
             blocked=answer.prompt_blocked,
-            endings=[choice.ending for choice in choices],
+            endings=endings,
         )
         hinted = retry_after(said, arrived)
         reported = answer.usage or _NOT_REPORTED
@@ -188,8 +189,8 @@ class ExchangeFold:
             usage=usage,
             usage_reported=reported,
             text=answer.said.text_facts(choices),
-            correction_ratio=answer.said.correction(),
-            tool_calls=answer.said.call_facts(),
+            correction_ratio=answer.said.correction() if more else None,
+            tool_calls=answer.said.call_facts() if more else (),
             error=error if how in ("upstream_error", "error_event") else None,
             frames=answer.frame_counts(),
             timing=self._timing(event, usage.output_tokens if usage is not None else None, is_read=not unread),
@@ -210,7 +211,7 @@ class ExchangeFold:
             record,
             facts,
             choices,
-            answer.said.calls(),
+            answer.said.calls() if more else (),
             self._seen.wall + (event.at - self._seen.at),
             event.at,
             started=self._seen.at,
@@ -235,7 +236,7 @@ class ExchangeFold:
     def _request_facts(self, dialect: Dialect) -> tuple[RequestFacts, str | None]:
         """What was asked, and the anomaly where that cannot be read."""
         body = self._request_codec.take()
-        if body is None or self._request_body.bursts:
+        if body is None or (self._request_body.is_coded and self._request_body.bursts):
             return RequestFacts(), None
         self._body_hash = hash((self.request.path, body))
         try:
@@ -251,6 +252,7 @@ class ExchangeFold:
     def _error(
         self, event: ExchangeEnded, status: int | None, answer: Answer, choices: tuple[Choice, ...]
     ) -> ErrorFact | None:
+        """The error of the exchange. `choices` are there where one of them ended in an error."""
         made_here = _SIDECAR_ERRORS.get(event.how) if self._response is None else None
         if made_here is not None:
             kind = "timeout" if event.how == "upstream_timeout" else "server_error"
@@ -259,10 +261,10 @@ class ExchangeFold:
         if found is None and status is not None and status >= 400:
             found = answer.bare_error()
         if found is None:
-            failed = next((choice for choice in choices if choice.ending == "error"), None)
-            if failed is None:
+            if not choices:
                 return None
-            found = WireError(_word(failed.finish), None, "server_error")
+            failed = next(choice.finish for choice in choices if choice.ending == "error")
+            found = WireError(_word(failed), None, "server_error")
         mid_stream = status is not None and status < 400 and answer.is_stream
         named = limiter(as_the_provider_said(answer.head.headers)) or found.limiter
         return ErrorFact(found.type, found.code, found.kind, "upstream", named, mid_stream)
@@ -402,11 +404,16 @@ def _to_the_second(wall: int) -> str:
 
 def _model(name: str | None) -> str | None:
     """A model name as told, bounded; surrogates and control characters make it no name."""
-    return name if name is not None and len(name) <= MAX_MODEL and name.isprintable() and name.strip() else None
+    return _plain_name(name) if name is not None and len(name) <= MAX_MODEL else None
+
+
+@lru_cache(maxsize=512)  # models; there are few
+def _plain_name(name: str) -> str | None:
+    return name if name.isprintable() and name.strip() else None
 
 
 def _finishes(choices: Sequence[Choice]) -> tuple[str | None, ...]:
-    return tuple([_word(choice.finish) for choice in choices])
+    return (_word(choices[0].finish),) if len(choices) == 1 else tuple(_word(choice.finish) for choice in choices)
 
 
 def _word(reason: str | None) -> str | None:

@@ -155,6 +155,11 @@ class Said:
         return self.shown > 0 or bool(self._finish)
 
     @property
+    def has_others(self) -> bool:
+        """Whether there was anything beside text and finishes."""
+        return self._others is not None
+
+    @property
     def is_cut(self) -> bool:
         """Whether more was said than is kept."""
         return bool(self.texts) and not all(text.complete for text in self.texts.values())
@@ -188,11 +193,13 @@ class Said:
         )
 
     def calls(self) -> tuple[ToolCall, ...]:
-        if self._others is None:
-            return ()
-        return tuple(
-            ToolCall(choice, index, name, arguments.text(), arguments.complete)
-            for (choice, index), (name, arguments) in self._sorted_calls(self._others)
+        return (
+            ()
+            if self._others is None
+            else tuple(
+                ToolCall(choice, index, name, arguments.text(), arguments.complete)
+                for (choice, index), (name, arguments) in self._sorted_calls(self._others)
+            )
         )
 
     def call_facts(self) -> tuple[ToolCallFact, ...]:

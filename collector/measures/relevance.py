@@ -55,7 +55,7 @@ def reason_not_scored(exchange: Exchange, languages: Sequence[str] | None = DEFA
 
     `languages` are those that the embedding model knows (ISO 639-1), None where that is not known.
     """
-    answer = _first(exchange.choices)
+    answer = exchange.choices[0] if exchange.choices else None
     if answer is None or not answer.text or answer.text.isspace():
         return "tool_only" if exchange.tool_calls else "empty_output"
     outcome, query = exchange.record.outcome, exchange.request.query
@@ -65,7 +65,7 @@ def reason_not_scored(exchange: Exchange, languages: Sequence[str] | None = DEFA
         return "truncated"
     if not query or query.isspace():
         return "no_query"
-    passages = _passages(exchange)
+    passages = exchange.request.context + answer.sources.retrieved
     if not passages or all(not passage or passage.isspace() for passage in passages):
         return "no_context"
     if not is_known(languages, query, answer.text, *_sample(passages)):
@@ -93,9 +93,10 @@ def _sample(passages: Sequence[str]) -> tuple[str, ...]:
 
 def unscored(exchange: Exchange, reason: str) -> Relevance:
     """The relevance of an exchange without scores."""
-    answer, text = _first(exchange.choices), exchange.request.query or ""
-    if answer is not None and answer.text:
-        text = f"{text} {answer.text}" if text else answer.text
+    text = exchange.request.query or ""
+    if exchange.choices and exchange.choices[0].text:
+        answer = exchange.choices[0].text
+        text = f"{text} {answer}" if text else answer
     return Relevance(scored=False, reason=reason, language=language(text) if text and not text.isspace() else None)
 
 

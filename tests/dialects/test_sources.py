@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from collector.analyst.answer import MAX_SOURCE_CHARS, MAX_SOURCES, _keep_texts
+from collector.analyst.said import MAX_SOURCE_CHARS, MAX_SOURCES, _keep_texts
 from collector.dialects.anthropic_messages import AnthropicMessages
 from collector.dialects.bedrock_converse import BedrockConverse
 from collector.dialects.cohere import CohereChat
