@@ -316,6 +316,9 @@ class _Listed:
             for _ in readings:
                 pass
 
+    def bind(self, steady: Sequence[Reading], varying: Sequence[Reading], extra: tuple[str, ...] = ()) -> None:
+        """Nothing: each reading is told."""
+
 
 def analyst_of(traffic: Traffic, exporter: Exporter | None = None) -> Analyst:
     """An analyst with one route, and a registry of its own unless an exporter is given."""

@@ -708,16 +708,27 @@ class Reading(Struct, frozen=True, array_like=True, gc=False):
     extra: tuple[str, ...] = ()  # values of the configured labels, for metrics with a route
 
 
+class Series(Protocol):
+    """Series that are told of together again and again: `record` takes a value for each that varies, in their order."""
+
+    def record(self, values: Sequence[float], trace_id: str | None = None) -> None: ...
+
+
 class Exporter(Protocol):
     """`trace_id` is of the sampled trace that readings come from, for exemplars.
 
-    `record_all` takes readings of one moment; `extra` are the values of the configured labels of them all.
+    `record_all` takes readings of one moment; `extra` are the values of the configured labels of them all. `bind` gives
+    the series of such readings, those of `steady` with the value that each has now; None where one of them is not
+    exported under the labels that it says, or is not known yet.
     """
 
     def record(self, reading: Reading, trace_id: str | None = None) -> None: ...
     def record_all(
         self, readings: Iterable[Reading], extra: tuple[str, ...] = (), trace_id: str | None = None
     ) -> None: ...
+    def bind(
+        self, steady: Sequence[Reading], varying: Sequence[Reading], extra: tuple[str, ...] = ()
+    ) -> Series | None: ...
 
 
 class EmbeddingModel(Struct, frozen=True, array_like=True):

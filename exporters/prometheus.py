@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import accumulate, product
+from itertools import accumulate, product, takewhile
 from typing import Protocol
 
 from msgspec import Struct
@@ -85,6 +85,7 @@ class PrometheusExporter:
         self._series: dict[tuple[str, Values], Take] = {}  # by what is exported; bounded by max_series
         self._takers: dict[Values, Takers] = {}  # by the values of configured labels; twice max_series in all at most
         self._zeroed: set[tuple[str, Values]] = set()  # bounded by the series that caused them
+        self._unsettled: list[BoundSeries] = []  # with counts that are in no total yet
         self._count = 0
         self._max_series = max_series
         # Kept free: every metric once with `other` in each open label, and its two counters of what was refused.
@@ -116,6 +117,22 @@ class PrometheusExporter:
                     take(value, trace_id, at)
                 else:
                     self._record_with_care(reading, extra, trace_id, at)
+
+    def bind(self, steady: Sequence[Reading], varying: Sequence[Reading], extra: Values = ()) -> BoundSeries | None:
+        """Series that were recorded before, to be recorded together. `steady` are counts."""
+        takers = self._takers.get(extra, _NO_TAKERS)
+        told = (*steady, *varying)
+        found = (takers.get((reading.metric, reading.labels)) for reading in told)
+        takes = [take for take in found if take is not None]
+        is_known = len(takes) == len(told) and all(map(_total_of, takes[: len(steady)]))
+        return BoundSeries(self, told, extra, takes, len(steady)) if is_known else None
+
+    def take_bound(self, series: BoundSeries, values: Sequence[float]) -> None:
+        """What `series` was told, all of it finite and none below 0."""
+        at = (self._clock.monotonic(), self._clock.wall())
+        with self._lock:
+            if series.take(values, at) == 1:
+                self._unsettled.append(series)
 
     def add(self, metric: str, amount: float = 1.0, labels: tuple[str, ...] = ()) -> None:
         """Record one reading, for counts that no exchange brings."""
@@ -231,7 +248,7 @@ class PrometheusExporter:
         source: _Source
         match metric.kind:
             case "counter":
-                source = _Counters(metric, names)
+                source = _Counters(metric, names, self._settle)
             case "histogram":
                 source = _Histograms(metric, names, self._lock)
             case "gauge":
@@ -250,6 +267,12 @@ class PrometheusExporter:
             opens = {rule.name for rule in other.rules if rule.values is None}
             if other.metric.kind == "counter" and other.has_extra and is_small and opens <= place.keys():
                 yield other, tuple(place.get(rule.name, -1) for rule in other.rules)
+
+    def _settle(self) -> None:
+        with self._lock:
+            for series in self._unsettled:
+                series.settle()
+            self._unsettled.clear()
 
     def _refuse(self, metric: str, at: At) -> None:
         with self._lock:
@@ -318,9 +341,11 @@ class _Counters:
     cost = 1
     lowest = 0.0
 
-    def __init__(self, metric: Metric, names: Values) -> None:
+    def __init__(self, metric: Metric, names: Values, settle: Callable[[], None]) -> None:
+        """`settle` is called before totals are looked at."""
         self._metric = metric
         self._names = names
+        self._settle = settle
         self._heads = heads(self._new_family())
         self._totals: dict[Values, Total] = {}  # by admitted series
         self._prefixes: dict[Values, str] = {}
@@ -336,12 +361,14 @@ class _Counters:
 
     def collect(self) -> Iterable[Family]:
         family = self._new_family()
+        self._settle()
         for labels, total in self._totals.copy().items():
             family.add_metric(labels, total.value, exemplar=total.exemplar)
         yield family
 
     def lines(self, is_openmetrics: bool) -> Iterable[str]:
         yield self._heads[is_openmetrics]
+        self._settle()
         for labels, total in self._totals.copy().items():
             end = after(total.exemplar) if is_openmetrics else "\n"
             yield self._prefixes[labels] + number(total.value) + end
@@ -364,6 +391,59 @@ class Total:
         self.value += value
         if trace_id is not None and self._has_exemplar and value > 0.0:
             self.exemplar = Exemplar({TRACE_ID: trace_id}, value, at[1])
+
+
+class BoundSeries:
+    """Series that are told of together. Counts that grow by the same each time are counted once for all of them, and
+    added up before anybody looks."""
+
+    __slots__ = ("_counts", "_exporter", "_extra", "_others", "_steady", "_times", "_told", "_totals")
+
+    def __init__(
+        self, exporter: PrometheusExporter, told: Sequence[Reading], extra: Values, takes: Sequence[Take], steady: int
+    ) -> None:
+        """`told` are readings as they would be recorded one by one, the first `steady` of them such counts."""
+        totals = [_total_of(take) for take in takes]
+        self._exporter = exporter
+        self._told, self._extra = told, extra
+        counts = zip(totals[:steady], told, strict=False)
+        self._steady = [(total, reading.value) for total, reading in counts if total is not None]
+        self._totals = [total for total in takewhile(bool, totals[steady:]) if total is not None]
+        self._counts = len(self._totals)
+        self._others = takes[steady + self._counts :]
+        self._times = 0  # that it was told and not yet added up
+
+    def record(self, values: Sequence[float], trace_id: str | None = None) -> None:
+        if trace_id is None and min(values) >= 0.0 and sum(values) <= LARGEST:
+            self._exporter.take_bound(self, values)
+        else:  # for exemplars, and for what is no number
+            self._exporter.record_all(self._readings(values), self._extra, trace_id)
+
+    def take(self, values: Sequence[float], at: At) -> int:
+        """How often it was told, this time too, since it was last settled; under the registry's lock."""
+        for total, value in zip(self._totals, values, strict=False):
+            total.value += value
+        for take, value in zip(self._others, values[self._counts :], strict=True):
+            take(value, None, at)
+        self._times += 1
+        return self._times
+
+    def settle(self) -> None:
+        for total, amount in self._steady:
+            total.value += amount * self._times
+        self._times = 0
+
+    def _readings(self, values: Sequence[float]) -> Iterator[Reading]:
+        steady = len(self._told) - len(values)
+        yield from self._told[:steady]
+        for reading, value in zip(self._told[steady:], values, strict=True):
+            yield Reading(reading.metric, value, reading.labels)
+
+
+def _total_of(take: Take) -> Total | None:
+    """The sum that a reading is added to, where that is all that is done with it."""
+    owner = getattr(take, "__self__", None)
+    return owner if isinstance(owner, Total) else None
 
 
 class _Histograms:
@@ -478,10 +558,13 @@ class _Gauges:
 
         def take(value: float, _: str | None, at: At) -> None:
             last[labels] = (value, at)
+
+        def take_reset(value: float, _: str | None, at: At) -> None:
+            last[labels] = (value, at)
             if resets is not None:
                 resets[labels] = value
 
-        return take
+        return take if resets is None else take_reset
 
     def _shown(self) -> Iterator[tuple[Values, float]]:
         now, wall = self._clock.monotonic(), self._clock.wall()

@@ -30,6 +30,7 @@ from collector.measures import (
     retries,
     signals,
     usage,
+    usual,
     validity,
 )
 from collector.measures.objectives import LONG_CONTEXT
@@ -51,6 +52,7 @@ from collector.model import (
     RequestSeen,
     ResponseSeen,
     RuleSet,
+    Series,
     SpanFacts,
     TraceParent,
     ValidationTask,
@@ -62,6 +64,7 @@ log = logging.getLogger("semhealth.analyst")
 
 MOST_LIVES = 1000  # lives of workers whose totals are told apart
 MOST_LOST_LATELY = 1000
+MAX_KINDS = 1000  # of usual exchanges, whose series are remembered; others are told by the measures one by one
 MAX_PENDING = 2000  # exchanges that wait for the validator or the embedder; beyond it they go unjudged
 
 
@@ -189,6 +192,8 @@ class Analyst:
         self._lost_lately: deque[tuple[str, int]] = deque(maxlen=MOST_LOST_LATELY)
         self._waits = retries.Waits()
         self._drift = drift.Levels()
+        self._own: Series | None = None  # of what the sidecar itself costs
+        self._usual: dict[tuple[tuple[str, ...], usual.Kind], Series] = {}  # at most MAX_KINDS
         self._findings = Findings({name: route.findings for name, route in routes.items()})
         self._finding_log = FindingLog()
 
@@ -366,31 +371,71 @@ class Analyst:
         self._waits, came_early = retries.readings(self._waits, exchange)
         found = self._findings.judge(exchange, bool(came_early))
         record = msgspec.structs.replace(exchange.record, validity=judged, relevance=scored, findings=found)
-        extra = _extra(route, fold)
-        told = chain(
-            _readings(record, fold, judged, scored),
-            cost.readings(record, exchange.cost),
-            signals.warnings(exchange),
-            came_early,
-            objectives.readings(record, route.objectives, route.long_context),
-            self._findings.readings(record, exchange.monotonic),
-            self._drift.readings(scored, (record.route, model_label(record)), exchange.monotonic),
-        )
         if found:
             self._finding_log.tell(record, found, exchange.monotonic)
         parent = trace_parent(exchange.request_headers) if record.trace_id is not None else None
         exemplar = parent.trace_id if parent is not None and parent.is_sampled else None
-        self._exporter.record_all(told, extra, exemplar)
-        own = [Reading("semantic_health_analysis_seconds", self._clock.monotonic() - exchange.monotonic)]
-        if record.timing.added is not None:
-            own.append(Reading("semantic_health_proxy_added_seconds", record.timing.added))
-        self._exporter.record_all(own)
+        self._tell(fold, route, exchange, record, came_early, exemplar)
+        self._tell_cost(self._clock.monotonic() - exchange.monotonic, record.timing.added)
         self._outcomes[record.outcome] += 1
         self.ledger.add(record)
         if self._trace is not None:
             self._trace(_span_facts(exchange, record, parent))
         self._write(record)
         self._recorded_last = fold.id
+
+    def _tell(
+        self,
+        fold: ExchangeFold,
+        route: AnalysedRoute,
+        exchange: Exchange,
+        record: Record,
+        came_early: tuple[Reading, ...],
+        exemplar: str | None,
+    ) -> None:
+        """Give the exporter what the measures read. Where this exchange is a usual one, only its values."""
+        extra = _extra(route, fold)
+        arrived, prompt = fold.arrived_wall, objectives.prompt_of(record, route.long_context)
+        is_usual = not (came_early or exchange.unknown_headers or exchange.is_deprecated)
+        usually = usual.told(record, arrived, exchange.cost, prompt) if is_usual else None
+        series = None if usually is None else self._usual.get((extra, usually.kind))
+        if usually is not None and series is not None:
+            series.record(usually.values, exemplar)
+        else:
+            told = [
+                *_readings(record, fold),
+                *cost.readings(record, exchange.cost),
+                *signals.warnings(exchange),
+                *came_early,
+                *objectives.prompts(record, prompt),
+            ]
+            self._exporter.record_all(told, extra, exemplar)
+            if usually is not None and len(self._usual) < MAX_KINDS:
+                varying = usual.varying(told)
+                is_told = [reading.value for reading in varying] == usually.values
+                bound = self._exporter.bind(usual.steady(told), varying, extra) if is_told else None
+                if bound is not None:
+                    self._usual[extra, usually.kind] = bound
+        now = exchange.monotonic
+        more = [
+            *objectives.events(record, route.objectives, prompt),
+            *self._findings.readings(record, now),
+            *self._drift.readings(record.relevance, (record.route, model_label(record)), now),
+        ]
+        if more:
+            self._exporter.record_all(more, extra, exemplar)
+
+    def _tell_cost(self, analysis: float, added: float | None) -> None:
+        """How long the sidecar itself took, in seconds."""
+        if added is not None and self._own is not None:
+            self._own.record((analysis, added))
+            return
+        own = [Reading("semantic_health_analysis_seconds", analysis)]
+        if added is not None:
+            own.append(Reading("semantic_health_proxy_added_seconds", added))
+        self._exporter.record_all(own)
+        if added is not None:
+            self._own = self._exporter.bind((), own)
 
     # ------------------------------------------------------------ counts
 
@@ -480,16 +525,16 @@ class Analyst:
             await asyncio.wait(set(self._pending), timeout=patience)
 
 
-def _readings(record: Record, fold: ExchangeFold, judged: Validity | None, scored: Relevance) -> Iterable[Reading]:
+def _readings(record: Record, fold: ExchangeFold) -> Iterable[Reading]:
     where = (record.route, model_label(record))
     return chain(
         outcome.readings(record),
         usage.readings(record),
         continuity.readings(record, *fold.deadlines),
         signals.readings(record, fold.arrived_wall),
-        validity.readings(judged, where) if judged is not None else (),
-        relevance.readings(scored, where),
-        coverage.readings(scored, where),
+        validity.readings(record.validity, where) if record.validity is not None else (),
+        relevance.readings(record.relevance, where),
+        coverage.readings(record.relevance, where),
     )
 
 

@@ -24,11 +24,21 @@ UPSTREAM_FAULTS = frozenset({"server_error", "overloaded", "timeout"})
 
 
 def readings(record: Record, objectives: Sequence[Objective], long_context: int = LONG_CONTEXT) -> Iterable[Reading]:
-    """The class of the prompt, and one event per objective that applies to the exchange; a reason where it applies and
-    cannot be judged."""
+    """All readings of an exchange."""
     prompt = prompt_of(record, long_context)
+    yield from prompts(record, prompt)
+    yield from events(record, objectives, prompt)
+
+
+def prompts(record: Record, prompt: Prompt | None) -> Iterable[Reading]:
+    """The class of the prompt."""
     if prompt is not None:
         yield Reading("semantic_health_prompts_total", 1.0, (record.route, prompt.name, prompt.basis))
+
+
+def events(record: Record, objectives: Sequence[Objective], prompt: Prompt | None) -> Iterable[Reading]:
+    """One event per objective that applies to an exchange with this prompt; a reason where it applies and cannot be
+    judged."""
     for objective in objectives:
         if objective.prompts is not None and (prompt is None or objective.prompts != prompt.name):
             continue

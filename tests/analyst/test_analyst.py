@@ -61,6 +61,9 @@ class Told:
     def record_all(self, readings: Iterable[Reading], extra: tuple[str, ...] = (), trace_id: str | None = None) -> None:
         self.readings += [msgspec.structs.replace(reading, extra=extra) for reading in readings]
 
+    def bind(self, steady: Sequence[Reading], varying: Sequence[Reading], extra: tuple[str, ...] = ()) -> None:
+        """Nothing: each reading is told."""
+
     def total(self, metric: str) -> float:
         return sum(reading.value for reading in self.readings if reading.metric == f"semantic_health_{metric}")
 
