@@ -137,27 +137,64 @@ decode_acknowledged: Callable[[bytes | memoryview], Acknowledged] = msgspec.msgp
 # ---------------------------------------------------------------- heads
 
 
-_name_of: Callable[[tuple[str, str]], str] = itemgetter(0)
+_first_of: Callable[[tuple[str, str]], str] = itemgetter(0)
+_second_of: Callable[[tuple[str, str]], str] = itemgetter(1)
 
 
-class Headers(Struct, frozen=True):
+class Names:
+    """The names of a head's lines, lower-cased and in order. Heads that have the same share one: what follows from
+    names alone can be remembered by it.
+    """
+
+    __slots__ = ("all", "places")
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.all = names
+        self.places = {name: place for place, name in reversed(tuple(enumerate(names)))}  # where each stands first
+
+
+class Headers:
     """Header lines in order. Names are lower-cased; values are stripped text (latin-1 when not UTF-8)."""
 
-    lines: tuple[tuple[str, str], ...] = ()
-    firsts: dict[str, str] = {}  # the first value of each name; made from the lines, as are the names
-    names: tuple[str, ...] = ()
+    __slots__ = ("shared", "values")
 
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "firsts", dict(reversed(self.lines)))
-        msgspec.structs.force_setattr(self, "names", tuple(map(_name_of, self.lines)))
+    def __init__(self, lines: Iterable[tuple[str, str]] = ()) -> None:
+        told = tuple(lines)
+        self.shared = Names(tuple(map(_first_of, told)))
+        self.values = tuple(map(_second_of, told))
+
+    @classmethod
+    def of(cls, shared: Names, values: tuple[str, ...]) -> Headers:
+        """As many values as there are names."""
+        headers = cls.__new__(cls)
+        headers.shared, headers.values = shared, values
+        return headers
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.shared.all
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        return tuple(zip(self.shared.all, self.values, strict=True))
 
     def first(self, name: str) -> str | None:
         """The first value of a lower-case name, or None."""
-        return self.firsts.get(name)
+        place = self.shared.places.get(name)
+        return None if place is None else self.values[place]
 
     def all(self, name: str) -> list[str]:
         """Every value of a lower-case name, in order."""
-        return [value for key, value in self.lines if key == name] if name in self.firsts else []
+        return [value for key, value in self.lines if key == name] if name in self.shared.places else []
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Headers) and self.lines == other.lines
+
+    def __hash__(self) -> int:
+        return hash(self.lines)
+
+    def __repr__(self) -> str:
+        return f"Headers({self.names!r})"  # values may be keys
 
 
 class RequestHead(Struct, frozen=True):

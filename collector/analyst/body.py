@@ -23,8 +23,10 @@ class Body:
     _decoder: ContentDecoder | None = None
 
     def __init__(self, headers: Headers, cap: int) -> None:
-        said = headers.firsts
-        if "transfer-encoding" in said and said["transfer-encoding"].lower().rstrip().endswith("chunked"):
+        said = headers.shared.places
+        if "transfer-encoding" in said and headers.values[said["transfer-encoding"]].lower().rstrip().endswith(
+            "chunked"
+        ):
             self._dechunker, self.is_coded = Dechunker(), True
             self.dechunk, self.whole_chunks = self._dechunker.feed, self._dechunker.whole_chunks
         if "content-encoding" in said:

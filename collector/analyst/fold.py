@@ -43,6 +43,7 @@ from collector.model import (
     Usage,
     WireError,
 )
+from collector.signals import present
 from collector.signals.rate_limits import rate_limits, unknown_names
 from collector.signals.retry import limiter, retry_after, retry_attempt
 from collector.signals.timeout import client_timeout
@@ -154,7 +155,8 @@ class ExchangeFold:
             blocked=answer.prompt_blocked,
             endings=endings,
         )
-        hinted = retry_after(said, arrived)
+        says = present.said(said.shared)
+        hinted = retry_after(said, arrived) if says.retry_hint else None
         reported = answer.usage or _NOT_REPORTED
         usage = answer.reader.normal_usage(reported) if answer.reader is not None else None
         if usage == _NO_USAGE:  # asked even where the body told none: headers may tell it
@@ -163,18 +165,19 @@ class ExchangeFold:
         if self._request_codec.anomalies or self._request_body.is_coded:
             anomalies += self._request_words()
         anomalies += answer.anomalies()
-        if odd_limits or load_is_unreadable(said):
+        if odd_limits or (says.load and load_is_unreadable(said)):
             anomalies.append("header_unreadable")
         if usage is None and how == "completed" and choices and dialect.name != "unknown" and not unread:
             anomalies.append("usage_missing")
+        identifies = present.identifies(request.headers.shared)
         record = Record(
             id=self.id,
             started_at=_rfc3339(self._seen.wall),
             route=self.route.name,
             method=request.method if request.method in catalogue.METHODS else "other",
-            trace_id=trace_id(request.headers),
-            client_request_id=client_request_id(request.headers),
-            retry_attempt=retry_attempt(request.headers),
+            trace_id=trace_id(request.headers) if identifies else None,
+            client_request_id=client_request_id(request.headers) if identifies else None,
+            retry_attempt=retry_attempt(request.headers) if identifies else None,
             dialect=dialect.name,
             provider=provider,
             operation=dialect.operation or None,
@@ -184,7 +187,7 @@ class ExchangeFold:
             outcome=how,
             phase=_phase(how, answer.rhythm.first),
             request_model=_model(facts.model if facts.model is not None else self._model_asked()),
-            response_model=_model(answer.model or served_model(said)),
+            response_model=_model(answer.model or (served_model(said) if says.model else None)),
             finish_reasons=_finishes(choices) if answer.said.shows_choices else (),
             usage=usage,
             usage_reported=reported,
@@ -219,9 +222,9 @@ class ExchangeFold:
             body_hash=self._body_hash,
             cost=paid if paid is not None else (),
             unknown_headers=unknown_names(said),
-            is_deprecated=is_deprecated(said),
+            is_deprecated=says.warning and is_deprecated(said),
             request_headers=request.headers,
-            client_timeout=client_timeout(request.headers),
+            client_timeout=client_timeout(request.headers) if identifies else None,
             span_id=self._seen.span_id,
             response_id=answer.response_id,
         )

@@ -56,7 +56,7 @@ def bounded(word: str | float | None) -> str | None:
 
 def says_limits(headers: Headers) -> bool:
     """Whether response headers speak of rate limits at all."""
-    names = "\n".join(("", *headers.firsts))
+    names = "\n".join(("", *headers.shared.places))
     return "ratelimit" in names or "rate-limit" in names or "\nretry-after" in names
 
 

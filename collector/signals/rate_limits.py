@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from collector.model import Headers, RateLimit
-from collector.signals.values import is_reset, number, plain_count, seconds_until
+from collector.model import Headers, Names, RateLimit
+from collector.signals.values import is_reset, number, plain_counts, seconds_until
 
 MAX_LIMITS = 32  # per response
 MAX_SCOPE = 40  # characters of a scope's name
@@ -108,10 +108,11 @@ def rate_limits(headers: Headers, provider: str | None, arrived: float | None) -
 
     `arrived` is when the headers came, in Unix seconds; None where that is not known.
     """
-    slots = _slots(headers.names, provider)
-    quick = _quickly(slots, headers, provider, arrived) if slots is not None else None
-    if quick is not None:
-        return quick, False
+    slots = _slots(headers.shared, provider)
+    if slots is not None:
+        quick = _quickly(slots, headers.values, arrived) if slots.limits else ()
+        if quick is not None:
+            return quick, False
     limits = _Limits()
     for name, value in headers.lines:
         if not _may_limit(name):
@@ -126,7 +127,7 @@ def rate_limits(headers: Headers, provider: str | None, arrived: float | None) -
 
 
 class _Slot(Struct, frozen=True, gc=False):
-    """Where among the lines of a head one limit is told; None for what is not."""
+    """One limit: where its numbers are among the counts of a head, and its reset among the values; None for none."""
 
     scope: str
     window: str | None
@@ -135,14 +136,23 @@ class _Slot(Struct, frozen=True, gc=False):
     reset: int | None
 
 
-@lru_cache(maxsize=256)  # heads by their names; an upstream sends the same ones with every answer
-def _slots(names: tuple[str, ...], provider: str | None) -> tuple[_Slot, ...] | None:
+class _Slots(Struct, frozen=True, gc=False):
+    """All limits of a head. `counts` are places among its values; `bare` is the unit of a bare reset."""
+
+    limits: tuple[_Slot, ...]
+    counts: tuple[int, ...] = ()
+    bare: str | None = "s"
+
+
+@lru_cache(maxsize=512)
+def _slots(names: Names, provider: str | None) -> _Slots | None:
     """The limits of a head where all it has of them is a limit, a remainder and a reset each; None where it has more.
 
     Empty where it has none at all, as most have.
     """
     found: dict[tuple[str, str | None], dict[str, int]] = {}
-    for at, name in enumerate(names):
+    counts: list[int] = []
+    for at, name in enumerate(names.all):
         if not _may_limit(name):
             continue
         meaning = _meaning(name)
@@ -153,8 +163,10 @@ def _slots(names: tuple[str, ...], provider: str | None) -> tuple[_Slot, ...] | 
             places = found.setdefault((scope[:MAX_SCOPE], window), {})
             if kind in places or len(found) > MAX_LIMITS:
                 return None
-            places[kind] = at
-    return tuple(
+            places[kind] = at if kind == "reset" else len(counts)
+            if kind != "reset":
+                counts.append(at)
+    limits = tuple(
         _Slot(
             scope,
             window or PROVIDER_WINDOWS.get((provider or "", scope)),
@@ -164,29 +176,32 @@ def _slots(names: tuple[str, ...], provider: str | None) -> tuple[_Slot, ...] | 
         )
         for (scope, window), places in found.items()
     )
+    return _Slots(limits, tuple(counts), None if provider in UNCLEAR_RESETS else "s")
 
 
-def _quickly(
-    slots: tuple[_Slot, ...], headers: Headers, provider: str | None, arrived: float | None
-) -> tuple[RateLimit, ...] | None:
+def _quickly(slots: _Slots, values: tuple[str, ...], arrived: float | None) -> tuple[RateLimit, ...] | None:
     """The limits where every value is plain, as nearly all are; None where one wants a closer look."""
-    lines, bare = headers.lines, None if provider in UNCLEAR_RESETS else "s"
-    found = []
-    for slot in slots:
-        limit = remaining = after = None
-        if slot.limit is not None:
-            limit = plain_count(lines[slot.limit][1])
-            if limit is None:
-                return None
-        if slot.remaining is not None:
-            remaining = plain_count(lines[slot.remaining][1])
-            if remaining is None:
-                return None
-        if slot.reset is not None:
-            after = seconds_until(lines[slot.reset][1], arrived, bare)
+    counts = plain_counts([values[at] for at in slots.counts])
+    if counts is None:
+        return None
+    found, bare = [], slots.bare
+    for slot in slots.limits:
+        limit, remaining, reset = slot.limit, slot.remaining, slot.reset
+        after = None
+        if reset is not None:
+            after = seconds_until(values[reset], arrived, bare)
             if after is None:
                 return None
-        found.append(RateLimit(slot.scope, slot.window, limit, remaining, None, after))
+        found.append(
+            RateLimit(
+                slot.scope,
+                slot.window,
+                None if limit is None else counts[limit],
+                None if remaining is None else counts[remaining],
+                None,
+                after,
+            )
+        )
     return tuple(found)
 
 
@@ -207,12 +222,12 @@ def _meaning(name: str) -> tuple[str, str, str | None] | None:
 
 def unknown_names(headers: Headers) -> tuple[str, ...]:
     """Names that speak of a rate limit with no word that is known, so that new ones are noticed; sorted and bounded."""
-    return _unknown(headers.names)
+    return _unknown(headers.shared)
 
 
-@lru_cache(maxsize=256)
-def _unknown(names: tuple[str, ...]) -> tuple[str, ...]:
-    found = {name for name in names if "rate" in name and len(name) <= MAX_NAME and _is_unknown(name)}
+@lru_cache(maxsize=512)
+def _unknown(names: Names) -> tuple[str, ...]:
+    found = {name for name in names.all if "rate" in name and len(name) <= MAX_NAME and _is_unknown(name)}
     return tuple(sorted(found)[:MAX_UNKNOWN])
 
 

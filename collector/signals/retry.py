@@ -14,7 +14,7 @@ def retry_after(headers: Headers, arrived: float | None) -> float | None:
 
     Beside the seconds and dates of RFC 9110, the other forms of resets are read, since some send them here.
     """
-    if RETRY_HINTS.isdisjoint(headers.firsts):
+    if RETRY_HINTS.isdisjoint(headers.shared.places):
         return None
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
         millis = number(headers.first(name))
@@ -26,9 +26,8 @@ def retry_after(headers: Headers, arrived: float | None) -> float | None:
 
 def retry_attempt(headers: Headers) -> int | None:
     """Which retry this request is, as client libraries count: 0 is the first try."""
-    said = headers.firsts
-    for name in filter(said.__contains__, RETRY_COUNTS):
-        value = number(said[name])
+    for name in filter(headers.shared.places.__contains__, RETRY_COUNTS):
+        value = number(headers.first(name))
         if value is not None and value == int(value) and value < 1000:
             return int(value)
     return None

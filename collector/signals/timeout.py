@@ -17,9 +17,8 @@ LONGEST = 86_400.0  # seconds; what says more is no time-out
 
 def client_timeout(request: Headers) -> float | None:
     """The shortest time-out that the request states, in seconds; None where it states none."""
-    said = request.firsts
-    if TIMEOUT_HEADERS.keys().isdisjoint(said):
+    if TIMEOUT_HEADERS.keys().isdisjoint(request.shared.places):
         return None
-    read = ((number(said.get(name)), unit) for name, unit in TIMEOUT_HEADERS.items())
+    read = ((number(request.first(name)), unit) for name, unit in TIMEOUT_HEADERS.items())
     found = [value * unit for value, unit in read if value is not None]
     return min((value for value in found if 0.0 < value <= LONGEST), default=None)

@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from collector.model import Headers, TraceParent, UpstreamFacts
+from msgspec import Struct
+
+from collector.model import Headers, Names, TraceParent, UpstreamFacts
 from collector.signals.load_report import read_report
 from collector.signals.values import finite, identifier, moment, number, ratio
 
@@ -73,6 +75,8 @@ ORCA_NAMES = frozenset({
     "max_token_capacity",
 })  # fmt: skip
 
+PROCESSING = "openai-processing-ms"
+RESIDENCY = "x-data-residency"  # of a request
 REPORTS = ("endpoint-load-metrics", "endpoint-load-metrics-bin")
 
 MODEL_HEADERS = frozenset({"openai-model", "x-ms-served-model", "x-trace-detail"})
@@ -98,15 +102,15 @@ _GOES_AWAY = re.compile(r"deprecat|sunset|retire|will be removed|end[ -]of[ -]li
 
 def upstream_facts(request: Headers, response: Headers) -> UpstreamFacts:
     """Everything the headers of one response say of the upstream. Junk is left out."""
-    said = response.firsts.get
-    if TELLING.isdisjoint(response.firsts):  # as most heads are
+    places, said = _places(response.shared), response.first
+    if not places.tells_more:  # as most heads do not
         return UpstreamFacts(
-            request_id=_first_id(response, REQUEST_IDS),
-            region=_first_place(response),
-            residency_requested=_place(request.first("x-data-residency")),
+            request_id=_first_id(response, places.ids) if places.ids else None,
+            region=_first_place(response, places.regions) if places.regions else None,
+            residency_requested=_place(request.first(RESIDENCY)) if RESIDENCY in request.shared.places else None,
             phases={},
             load={},
-            processing=_processing(said("openai-processing-ms")),
+            processing=_processing(said(PROCESSING)) if places.processes else None,
         )
     phases: dict[str, float] = {}
     detail = _trace_detail(said("x-trace-detail"))
@@ -114,12 +118,12 @@ def upstream_facts(request: Headers, response: Headers) -> UpstreamFacts:
         millis = finite(detail.get(name))
         if millis is not None and millis / 1000.0 < MAX_PHASE:
             phases.setdefault(phase, millis / 1000.0)
-    if not PHASE_HEADERS.keys().isdisjoint(response.firsts):
+    if not PHASE_HEADERS.keys().isdisjoint(response.shared.places):
         for name, (phase, unit) in PHASE_HEADERS.items():
             value = number(said(name))
             if value is not None and value * unit < MAX_PHASE:
                 phases.setdefault(phase, value * unit)
-    if not FIREWORKS_PHASES.keys().isdisjoint(response.firsts):
+    if not FIREWORKS_PHASES.keys().isdisjoint(response.shared.places):
         for name, phase in FIREWORKS_PHASES.items():
             told = said(name)
             value = number(told)
@@ -131,15 +135,35 @@ def upstream_facts(request: Headers, response: Headers) -> UpstreamFacts:
     load = _load(response)
     hit = next((finite(detail[name]) for name in TRACE_HIT_RATIOS if name in detail), None) if detail else None
     return UpstreamFacts(
-        request_id=_first_id(response, REQUEST_IDS),
-        region=_first_place(response),
-        residency_requested=_place(request.first("x-data-residency")),
+        request_id=_first_id(response, places.ids),
+        region=_first_place(response, places.regions),
+        residency_requested=_place(request.first(RESIDENCY)),
         model_load=_model_load(response, load),
         kv_cache_hit_ratio=hit if hit is not None and hit <= 1.0 else None,
         cache_hit=_flag(said("x-cache-hit")),
         phases=phases,
         load=load,
-        processing=_processing(said("openai-processing-ms")),
+        processing=_processing(said(PROCESSING)),
+    )
+
+
+class _Places(Struct, frozen=True, gc=False):
+    """Which names of a head tell of ids and regions, in the order in which they are asked; and what else it tells."""
+
+    ids: tuple[str, ...]
+    regions: tuple[str, ...]
+    processes: bool
+    tells_more: bool
+
+
+@lru_cache(maxsize=512)
+def _places(names: Names) -> _Places:
+    told = names.places
+    return _Places(
+        tuple(name for name in REQUEST_IDS if name in told),
+        tuple(name for name in REGIONS if name in told),
+        PROCESSING in told,
+        not TELLING.isdisjoint(told),
     )
 
 
@@ -150,7 +174,7 @@ def _processing(text: str | None) -> float | None:
 
 def as_the_provider_said(response: Headers) -> Headers:
     """The headers with those that LiteLLM passes on under a prefix also under their own names, after all others."""
-    if not _passes_on(response.names):
+    if not _passes_on(response.shared):
         return response
     told = [
         (name.removeprefix(LITELLM_PREFIX), value) for name, value in response.lines if name.startswith(LITELLM_PREFIX)
@@ -158,9 +182,9 @@ def as_the_provider_said(response: Headers) -> Headers:
     return Headers((*response.lines, *told))
 
 
-@lru_cache(maxsize=256)  # heads by their names
-def _passes_on(names: tuple[str, ...]) -> bool:
-    return any(name.startswith(LITELLM_PREFIX) for name in names)
+@lru_cache(maxsize=512)
+def _passes_on(names: Names) -> bool:
+    return any(name.startswith(LITELLM_PREFIX) for name in names.all)
 
 
 def is_deprecated(response: Headers) -> bool:
@@ -169,7 +193,7 @@ def is_deprecated(response: Headers) -> bool:
     `Deprecation` (RFC 9745, and the flag `true` of its drafts), `Sunset` (RFC 8594), or a warning in words that say so;
     other warnings, of payment for instance, are none.
     """
-    if WARNINGS.isdisjoint(response.firsts):
+    if WARNINGS.isdisjoint(response.shared.places):
         return False
     since = (response.first("deprecation") or "").strip()
     sunset = (response.first("sunset") or "").strip()
@@ -181,7 +205,7 @@ def is_deprecated(response: Headers) -> bool:
 
 def served_model(response: Headers) -> str | None:
     """The model that headers name, for bodies that name none."""
-    if MODEL_HEADERS.isdisjoint(response.firsts):
+    if MODEL_HEADERS.isdisjoint(response.shared.places):
         return None
     detail = _trace_detail(response.first("x-trace-detail"))
     told = detail.get("model_name")
@@ -225,7 +249,7 @@ def server_timing(values: Iterable[str]) -> list[tuple[str, float]]:
 
 def load_is_unreadable(response: Headers) -> bool:
     """Whether a header that states the load holds nothing that can be read."""
-    if TELLING.isdisjoint(response.firsts):
+    if TELLING.isdisjoint(response.shared.places):
         return False
     load = response.first("x-model-load")
     reports = [text for name in REPORTS if (text := response.first(name)) is not None]
@@ -274,18 +298,16 @@ def _trace_detail(text: str | None) -> dict[str, object]:
 
 
 def _first_id(headers: Headers, names: Iterable[str]) -> str | None:
-    said = headers.firsts
-    for name in filter(said.__contains__, names):
-        found = identifier(said[name])
+    for name in names:
+        found = identifier(headers.first(name))
         if found is not None:
             return found
     return None
 
 
-def _first_place(headers: Headers) -> str | None:
-    said = headers.firsts
-    for name in filter(said.__contains__, REGIONS):
-        found = _place(said[name])
+def _first_place(headers: Headers, names: Iterable[str]) -> str | None:
+    for name in names:
+        found = _place(headers.first(name))
         if found is not None:
             return found
     return None

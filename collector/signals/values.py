@@ -11,6 +11,7 @@ from functools import lru_cache
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 _DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,18})?(?:d|h|ms|m|s|us|µs|ns))+")
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(d|h|ms|m|s|us|µs|ns)")
+_LAST_LETTERS = "smhd"  # of units; no number and no date ends in one of them
 _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _RFC3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})"
@@ -24,6 +25,7 @@ _HTTP_DATE = re.compile(
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/+=\-]{0,127}")
 
 MAX_DIGITS = 18  # of a whole number
+_WHOLE_DIGITS = 9  # of a whole number in a span
 MAX_DURATION = 128  # characters of a span
 LEAST_MOMENT = 20  # characters of a time: 1970-01-01T00:00:00Z
 MOST_MOMENT = 64  # Wednesday, 31-Dec-69 23:59:59 GMT has 33
@@ -39,9 +41,12 @@ def number(text: str | None) -> float | None:
     return float(text)
 
 
-def plain_count(text: str) -> float | None:
-    """Digits alone, as counts are mostly written; None for anything else."""
-    return float(text) if text.isdecimal() and text.isascii() and len(text) <= MAX_DIGITS else None
+def plain_counts(texts: list[str]) -> list[float] | None:
+    """The numbers of texts that are digits alone, as counts are mostly written; None where one is anything else."""
+    together = "".join(texts)
+    if not texts or (together.isdecimal() and together.isascii() and all(texts) and max(map(len, texts)) <= MAX_DIGITS):
+        return list(map(float, texts))
+    return None
 
 
 def ratio(text: str | None) -> float | None:
@@ -52,6 +57,9 @@ def ratio(text: str | None) -> float | None:
 
 def duration(text: str) -> float | None:
     """A Go duration (`6m0s`, `17.399999999s`, `120ms`, `1d2h`) in seconds."""
+    digits = text[:-2]
+    if text[-2:] == "ms" and digits.isdecimal() and digits.isascii() and len(digits) <= _WHOLE_DIGITS:  # as many are
+        return float(digits) * 1e-3
     return _duration(text) if len(text) <= MAX_DURATION else None
 
 
@@ -88,6 +96,8 @@ def seconds_until(text: str | None, arrived: float | None, bare: str | None = "s
     `bare` is the unit of a bare number: `s`, `ms`, or None where it is unclear (then only 0 is known).
     """
     text = (text or "").strip()
+    if text[-1:] in _LAST_LETTERS and text:
+        return duration(text)
     plain = number(text) if text[-1:].isdigit() else None  # else it has a unit, or is a date
     if plain is not None and plain < EPOCH_SECONDS:
         if plain == 0.0:
@@ -112,9 +122,8 @@ def is_reset(text: str) -> bool:
 
 def identifier(text: str | None) -> str | None:
     """An id of at most 128 plain characters; recorders' placeholders and anything odd are unknown."""
-    if text is None or not _IDENTIFIER.fullmatch(text.strip()):
-        return None
-    return text.strip()
+    plain = "" if text is None else text.strip()
+    return plain if _IDENTIFIER.fullmatch(plain) else None
 
 
 def finite(value: object) -> float | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
+from itertools import repeat
 
-from collector.model import Headers, ResponseHead
+from collector.model import Headers, Names, ResponseHead
 
-MAX_KNOWN = 8192  # bytes of a response head whose lines are remembered
 MAX_LINES = 1000  # header lines read; the proxy bounds the head in bytes
+MAX_KNOWN = 8192  # bytes of a head whose names are remembered, of up to 256 kinds of heads; values never are
+MAX_FIRST = 256  # characters of a first line that is remembered
 
 
 def _text(raw: bytes) -> str:
@@ -18,70 +19,74 @@ def _text(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def _line(line: str) -> tuple[str, str] | None:
-    name, colon, value = line.partition(":")
-    return (name.strip().lower(), value.strip()) if colon else None
+def _names(told: tuple[str, ...]) -> Names:
+    return Names(tuple(name.strip().lower() for name in told))
 
 
-# Lines of requests that hold no keys and no ids, and come with every request of a client library.
-PLAIN_NAMES = frozenset({
-    "accept", "accept-encoding", "accept-language", "anthropic-version", "connection", "content-length", "content-type",
-    "host", "openai-beta", "transfer-encoding", "user-agent",
-})  # fmt: skip
-PLAIN_PREFIX = "x-stainless-"  # what the SDKs of OpenAI and Anthropic say of themselves
-MAX_LINE = 256  # characters of a line of a request that is remembered,
-MAX_REMEMBERED = 1024  # and how many are, before all are forgotten
+_known_names = lru_cache(maxsize=256)(_names)
 
 
-class PlainLines(dict[str, tuple[str, str] | None]):
-    """Lines of requests, read as `_line` does. Some hold keys: only those with a plain name are remembered."""
-
-    def __missing__(self, line: str) -> tuple[str, str] | None:
-        told = _line(line)
-        if told is not None and len(line) <= MAX_LINE and (told[0] in PLAIN_NAMES or told[0].startswith(PLAIN_PREFIX)):
-            if len(self) >= MAX_REMEMBERED:
-                self.clear()
-            self[line] = told
-        return told
-
-
-request_lines = PlainLines()
-# Lines of responses; an upstream says most of them with every answer.
-known_line = lru_cache(maxsize=1024)(_line)
-
-
-def _headers(block: bytes, read: Callable[[str], tuple[str, str] | None] = _line) -> Headers:
-    found = []
+def _headers(block: bytes) -> Headers:
+    """The lines after the first one. What has no colon is no header."""
     try:
-        lines = block.decode("utf-8").split("\r\n")[:MAX_LINES]
-        found = list(filter(None, map(read, lines)))
-    except UnicodeDecodeError:  # then each part by itself
-        for line in block.split(b"\r\n")[:MAX_LINES]:
-            name, separator, value = line.partition(b":")
-            if separator:
-                found.append((_text(name).strip().lower(), _text(value).strip()))
-    return Headers(tuple(found))
+        lines = block.decode("utf-8").removesuffix("\r\n\r\n").split("\r\n")
+    except UnicodeDecodeError:  # then each line by itself
+        lines = [_text(name) + colon + _text(value) for name, colon, value in _parts(block)]
+    parts = list(map(str.partition, lines[:MAX_LINES], repeat(":")))
+    names, colons, values = zip(*parts, strict=True)
+    if "" in colons:
+        parts = [part for part in parts if part[1]]
+        names, values = tuple(part[0] for part in parts), tuple(part[2] for part in parts)
+    known = _known_names if len(block) <= MAX_KNOWN else _names
+    return Headers.of(known(names), tuple(map(str.strip, values)))
+
+
+def _parts(block: bytes) -> list[tuple[bytes, str, bytes]]:
+    parts = (line.partition(b":") for line in block.split(b"\r\n")[:MAX_LINES])
+    return [(name, colon.decode(), value) for name, colon, value in parts]
 
 
 def request_head(head: bytes) -> tuple[str, str, Headers]:
     """Method, target and headers of a request head."""
     first, _, block = head.partition(b"\r\n")
+    # A query may hold a key.
+    method, target = _known_line(first) if len(first) <= MAX_FIRST and b"?" not in first else _line(first)
+    return method, target, _headers(block)
+
+
+def _line(first: bytes) -> tuple[str, str]:
     method, _, rest = first.partition(b" ")
     target, _, _ = rest.partition(b" ")
-    return _text(method), _text(target), _headers(block, request_lines.__getitem__)
+    return _text(method), _text(target)
+
+
+_known_line = lru_cache(maxsize=512)(_line)
 
 
 def response_head(head: bytes) -> ResponseHead:
     """Status and headers of a response head; status 0 where the first line names none."""
     first, _, block = head.partition(b"\r\n")
+    return ResponseHead(_known_status(first) if len(first) <= MAX_FIRST else _status(first), _headers(block))
+
+
+def _status(first: bytes) -> int:
     words = first.split(b" ", 2)
-    status = int(words[1]) if len(words) > 1 and len(words[1]) == 3 and words[1].isdigit() else 0
-    return ResponseHead(status, _headers(block, known_line if len(block) <= MAX_KNOWN else _line))
+    return int(words[1]) if len(words) > 1 and len(words[1]) == 3 and words[1].isdigit() else 0
+
+
+_known_status = lru_cache(maxsize=128)(_status)
 
 
 def path_of(target: str) -> str:
     """The path of a request target: no scheme, host, query or fragment."""
+    return _known_path(target) if len(target) <= MAX_FIRST and "?" not in target else _path(target)
+
+
+def _path(target: str) -> str:
     path = target.split("?", 1)[0].split("#", 1)[0]
     if not path.startswith("/") and "://" in path:
         path = "/" + path.split("://", 1)[1].partition("/")[2]
     return path
+
+
+_known_path = lru_cache(maxsize=512)(_path)

@@ -7,15 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.model import Headers
-from collector.wire.heads import (
-    MAX_LINES,
-    MAX_REMEMBERED,
-    known_line,
-    path_of,
-    request_head,
-    request_lines,
-    response_head,
-)
+from collector.wire import heads
+from collector.wire.heads import MAX_KNOWN, MAX_LINES, path_of, request_head, response_head
 
 
 def test_a_request_head_is_method_target_and_headers() -> None:
@@ -61,26 +54,27 @@ def test_a_line_that_is_no_utf_8_leaves_the_others_as_they_are() -> None:
     assert headers.lines == (("x-a", "café"), ("x-b", "café"))
 
 
-def test_of_requests_only_lines_that_hold_no_key_are_remembered() -> None:
-    kept = known_line.cache_info().currsize
-    secrets = (
-        b"Authorization: Bearer only-here",
-        b"x-api-key: only-here",
-        b"api-key: only-here",
-        b"Cookie: a=only-here",
-    )
-    plain = (b"User-Agent: of-a-test", b"X-Stainless-Lang: python", b"Accept: " + b"only-here" * 100)
-    request_head(b"POST / HTTP/1.1\r\n" + b"".join(line + b"\r\n" for line in (*secrets, *plain)) + b"\r\n")
-    assert known_line.cache_info().currsize == kept
-    assert request_lines["User-Agent: of-a-test"] == ("user-agent", "of-a-test")
-    assert {"User-Agent: of-a-test", "X-Stainless-Lang: python"} <= request_lines.keys()
-    assert not [line for line in request_lines if "only-here" in line]
+def test_heads_with_the_same_names_share_them() -> None:
+    first = response_head(b"HTTP/1.1 200 OK\r\nA-B: 1\r\nC: 2\r\n\r\n").headers
+    again = response_head(b"HTTP/1.1 404 No\r\nA-B: 3\r\nC: 4\r\n\r\n").headers
+    assert again.shared is first.shared
+    assert again.lines == (("a-b", "3"), ("c", "4"))
+    assert request_head(b"GET / HTTP/1.1\r\na-b: 3\r\nC: 4\r\n\r\n")[2] == again
 
 
-def test_what_is_remembered_of_requests_is_bounded() -> None:
-    for number in range(MAX_REMEMBERED + 10):
-        request_head(b"POST / HTTP/1.1\r\nHost: h%d\r\n\r\n" % number)
-    assert len(request_lines) <= MAX_REMEMBERED
+def test_names_of_large_heads_are_not_remembered() -> None:
+    head = b"HTTP/1.1 200 OK\r\nA: " + b"x" * MAX_KNOWN + b"\r\n\r\n"
+    assert response_head(head).headers.shared is not response_head(head).headers.shared
+
+
+def test_values_and_queries_are_not_remembered() -> None:
+    head = b"POST /only-once?key=1 HTTP/1.1\r\nAuthorization: Bearer 1\r\nX: 1\r\n\r\n"
+    request_head(head)
+    for remembers in (heads._known_line, heads._known_path, heads._known_names, heads._known_status):
+        before = remembers.cache_info().currsize
+        request_head(head.replace(b"1\r\n", b"2\r\n").replace(b"key=1", b"key=2"))
+        path_of("/only-once?key=3")
+        assert remembers.cache_info().currsize == before
 
 
 @given(st.lists(st.sampled_from([b"A: 1", b"a:2", b" B :  3 ", b"none", b"", b": x", b"c\xff: y"]), max_size=6))
@@ -90,6 +84,30 @@ def test_requests_and_responses_have_their_lines_read_alike(lines: list[bytes]) 
     assert request_head(b"GET / HTTP/1.1" + block)[2] == headers
     for name, _ in headers.lines:
         assert headers.first(name) == headers.all(name)[0]
+
+
+def plainly(block: bytes) -> list[tuple[str, str]]:
+    """Names and values as they are meant to be read."""
+    found = []
+    for line in block.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        if colon:
+            found.append(tuple(_text(part).strip() for part in (name, value)))
+    return [(name.lower(), value) for name, value in found]
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+@given(st.lists(st.binary(max_size=12) | st.sampled_from([b"A: 1", b"a:2 ", b" B :\t3", b"", b"::", b"c: \xe9"])))
+def test_lines_are_read_plainly(lines: list[bytes]) -> None:
+    block = b"\r\n".join(lines)
+    assert list(response_head(b"HTTP/1.1 200 OK\r\n" + block).headers.lines) == plainly(block)
+    assert list(response_head(b"HTTP/1.1 200 OK\r\n" + block + b"\r\n\r\n").headers.lines) == plainly(block)
 
 
 def test_a_flood_of_lines_is_bounded() -> None:
