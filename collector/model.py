@@ -393,6 +393,9 @@ class PromptFacts(Struct, frozen=True, gc=False):
     longest_answer_tokens: int | None = None
 
 
+NO_WORDS = PromptFacts()  # of a prompt with nothing of these
+
+
 class RequestFacts(Struct, frozen=True):
     """What a dialect reads out of the request. `context` are passages as sent; `query` is the last user turn."""
 

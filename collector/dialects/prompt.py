@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from collector.dialects.conversation import Turn
-from collector.model import PromptFacts
+from collector.model import NO_WORDS, PromptFacts
 
 MAX_SYSTEM_CHARS = 65_536  # of the system prompt that are looked at
 LONG = 4000  # characters of a system prompt, beyond which a constraint can stand late
@@ -65,9 +65,6 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 
 
-_NO_WORDS = PromptFacts()
-
-
 class _System(NamedTuple):
     tokens: int
     comments: int
@@ -80,7 +77,7 @@ def prompt_facts(turns: Sequence[Turn]) -> PromptFacts:
     A late constraint is judged in system turns alone: users may wish what they like.
     """
     if len(turns) == 1 and turns[0].role == "user":  # as many are
-        return _NO_WORDS
+        return NO_WORDS
     system = [turn.text for turn in turns if turn.role == "system" and turn.kind == "text"]
     answers = [turn.text for turn in turns if turn.role == "assistant" and turn.kind == "text"]
     longest = max(map(estimated_tokens, answers)) if answers else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from collector.catalogue import FINDING_RULE
 from collector.findings import request, response
@@ -11,24 +10,24 @@ from collector.findings.policy import Policy
 from collector.findings.repetition import SHORTEST
 from collector.findings.trends import Trends
 from collector.labels import model_label
-from collector.model import Exchange, Finding, PromptFacts, Reading, Record
+from collector.model import NO_WORDS, Exchange, Finding, Reading, Record
 
 Claim = Callable[[Exchange, Policy], dict[str, float | str | bool] | None]
 
 
-class _Traits(NamedTuple):
-    """What an exchange has without which some rules cannot hold."""
-
-    prompt: bool  # words of the prompt that a rule looks for
-    schema: bool  # of the output or of a tool
-    no_usage: bool
-    cut: bool  # it may have ended at a limit
-    text: bool  # long enough to go round in circles
-    no_text: bool
-    stalls: bool
-    region: bool  # asked for
-    notice: bool  # a deprecation, or a text that was corrected
-
+# What an exchange has without which some rules cannot hold, in the order of `_traits`.
+TRAITS = (
+    "prompt",  # words of the prompt that a rule looks for
+    "schema",  # of the output or of a tool
+    "no_usage",
+    "cut",  # it may have ended at a limit
+    "text",  # long enough to go round in circles
+    "no_text",
+    "stalls",
+    "region",  # asked for
+    "notice",  # a deprecation, or a text that was corrected
+)
+_Traits = tuple[bool, ...]
 
 # Rules that need nothing but the exchange, each with the trait that it needs; a function's name is its rule's id.
 CLAIMS: tuple[tuple[Claim, str | None], ...] = (
@@ -58,14 +57,11 @@ TREND_RULES = frozenset({
 })  # fmt: skip
 
 
-_NO_WORDS = PromptFacts()
-
-
 def _traits(exchange: Exchange) -> _Traits:
     record, asked = exchange.record, exchange.request
     chars = record.text.chars
-    return _Traits(
-        asked.prompt is not None and asked.prompt != _NO_WORDS,
+    return (
+        asked.prompt is not None and asked.prompt is not NO_WORDS and asked.prompt != NO_WORDS,
         asked.expectation is not None or bool(asked.tool_schemas),
         record.usage is None,
         record.outcome != "completed",
@@ -93,7 +89,7 @@ class _Rules:
             found = self._by_traits[traits] = tuple(
                 (claim.__name__, claim)
                 for claim, needed in CLAIMS
-                if claim.__name__ not in self.policy.off and (needed is None or getattr(traits, needed))
+                if claim.__name__ not in self.policy.off and (needed is None or traits[TRAITS.index(needed)])
             )
         return found
 
@@ -127,10 +123,10 @@ class Findings:
     def readings(self, record: Record, now: float) -> Iterable[Reading]:
         """A count for each finding, and every few seconds the time-out that its model needs; `now` is monotonic."""
         route, model = record.route, model_label(record)
-        told = [
-            Reading("semantic_health_findings_total", 1.0, (route, model, finding.rule, finding.severity))
-            for finding in record.findings
-        ]
+        told = []
+        for finding in record.findings:
+            labels = (route, model, finding.rule, finding.severity)
+            told.append(Reading("semantic_health_findings_total", 1.0, labels))
         timeout = self._trends.recommended_timeout(route, model, now)
         if timeout is not None:
             told.append(Reading("semantic_health_recommended_timeout_seconds", timeout, (route, model)))

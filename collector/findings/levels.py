@@ -20,14 +20,19 @@ class Level:
     def observe(self, value: float) -> None:
         """Take one value in; until there are enough, the averages are plain means."""
         count = self.count = self.count + 1
-        away = value - self.slow
-        if count == 1:
+        slow, fast, spread = self.slow, self.fast, self.spread
+        away = value - slow
+        if count >= SETTLED:
+            share, weight = SLOW, FAST
+        elif count > 1:
+            share = 1.0 / count
+            weight = max(share, FAST)
+        else:
             self.slow = self.fast = value
             return
-        share = 1.0 / count if count < SETTLED else SLOW
-        self.spread += (abs(away) - self.spread) * share
-        self.slow += away * share
-        self.fast += (value - self.fast) * max(share, FAST)
+        self.spread = spread + (abs(away) - spread) * share
+        self.slow = slow + away * share
+        self.fast = fast + (value - fast) * weight
 
     @property
     def is_known(self) -> bool:

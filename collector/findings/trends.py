@@ -9,7 +9,7 @@ from collector.findings.policy import Policy
 from collector.findings.timeouts import Pace, prefill_of
 from collector.kept import Kept
 from collector.labels import model_label
-from collector.model import Exchange, RateLimit
+from collector.model import Exchange
 
 Facts = dict[str, float | str | bool]
 Found = list[tuple[str, Facts]]  # rule id, facts
@@ -88,8 +88,8 @@ class Trends:
                 pair.pace.observe(record)
         if record.upstream.model_load is not None:
             self._load(pair, exchange, policy, found)
-        for limit in record.rate_limits:
-            self._quota(exchange, limit, found)
+        if record.rate_limits:
+            self._quotas(exchange, found)
         return found
 
     def recommended_timeout(self, route: str, model: str, now: float) -> float | None:
@@ -126,29 +126,34 @@ class Trends:
         if pair.high_answers >= SUSTAINED_ANSWERS and lasted >= SUSTAINED:
             found.append(("overload_coming", {"load": load, "seconds": round(lasted, 1)}))
 
-    def _quota(self, exchange: Exchange, limit: RateLimit, found: Found) -> None:
-        remaining, whole, reset = limit.remaining, limit.limit, limit.reset_after
-        if not whole or remaining is None or reset is None or exchange.answered is None:
-            return
+    def _quotas(self, exchange: Exchange, found: Found) -> None:
         record, at = exchange.record, exchange.answered
-        window = limit.window if limit.window is not None else "unknown"
-        known = self._allowances.of((record.route, record.provider or "unknown", limit.scope, window))
-        if known.answers == 0 or remaining > known.first[1] or at - known.middle[0] > PACE_WINDOW:
-            known.first = known.middle = (at, remaining)
-            known.answers = 1
+        if at is None:
             return
-        known.answers += 1
-        span = at - known.first[0]
-        if span >= PACE_SECONDS and known.answers >= PACE_ANSWERS and remaining <= SCARCE * whole:
-            pace = (known.first[1] - remaining) / span
-            left = remaining / pace if pace > 0.0 else None
-            if left is not None and left < SOONER * reset:
-                facts: Facts = {"scope": limit.scope, "window": window, "remaining": remaining, "limit": whole}
-                found.append(("quota_running_out", {**facts, "seconds_left": round(left, 1), "reset_after": reset}))
-        if span > PACE_WINDOW:
-            known.first, known.middle = known.middle, (at, remaining)
-        elif at - known.middle[0] > PACE_WINDOW / 2:
-            known.middle = (at, remaining)
+        route, provider = record.route, record.provider or "unknown"
+        for limit in record.rate_limits:
+            remaining, whole, reset = limit.remaining, limit.limit, limit.reset_after
+            if not whole or remaining is None or reset is None:
+                continue
+            window = limit.window if limit.window is not None else "unknown"
+            known = self._allowances.of((route, provider, limit.scope, window))
+            answers, (began, before), since = known.answers, known.first, at - known.middle[0]
+            if answers == 0 or remaining > before or since > PACE_WINDOW:
+                known.first = known.middle = (at, remaining)
+                known.answers = 1
+                continue
+            known.answers = answers + 1
+            span = at - began
+            if span >= PACE_SECONDS and answers + 1 >= PACE_ANSWERS and remaining <= SCARCE * whole:
+                pace = (before - remaining) / span
+                left = remaining / pace if pace > 0.0 else None
+                if left is not None and left < SOONER * reset:
+                    facts: Facts = {"scope": limit.scope, "window": window, "remaining": remaining, "limit": whole}
+                    found.append(("quota_running_out", {**facts, "seconds_left": round(left, 1), "reset_after": reset}))
+            if span > PACE_WINDOW:
+                known.first, known.middle = known.middle, (at, remaining)
+            elif since > PACE_WINDOW / 2:
+                known.middle = (at, remaining)
 
 
 def _timeout(pair: _Pair, exchange: Exchange, found: Found) -> None:

@@ -38,6 +38,8 @@ class Waits(Struct, frozen=True):
 def readings(waits: Waits, exchange: Exchange) -> tuple[Waits, tuple[Reading, ...]]:
     """The state after this exchange, and one reading where it came back early."""
     record = exchange.record
+    if not waits.routes and record.status not in THROTTLING:
+        return waits, ()  # as mostly: nobody was told to wait
     key = None if exchange.body_hash is None else (record.route, exchange.body_hash)
     known = waits.requests.get(key) if key is not None else None
     same = known is not None and _covers(known, exchange.started)
