@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import accumulate, product, takewhile
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, generate_latest
@@ -124,7 +124,7 @@ class PrometheusExporter:
         told = (*steady, *varying)
         found = (takers.get((reading.metric, reading.labels)) for reading in told)
         takes = [take for take in found if take is not None]
-        is_known = len(takes) == len(told) and all(map(_total_of, takes[: len(steady)]))
+        is_known = len(takes) == len(told) and all(map(_counts_up, takes[: len(steady)]))
         return BoundSeries(self, told, extra, takes, len(steady)) if is_known else None
 
     def take_bound(self, series: BoundSeries, values: Sequence[float]) -> None:
@@ -395,22 +395,26 @@ class Total:
 
 class BoundSeries:
     """Series that are told of together. Counts that grow by the same each time are counted once for all of them, and
-    added up before anybody looks."""
+    added up before anybody looks. It is quickest where counts come first, and then gauges."""
 
-    __slots__ = ("_counts", "_exporter", "_extra", "_others", "_steady", "_times", "_told", "_totals")
+    __slots__ = (
+        "_counts", "_exporter", "_extra", "_gauges", "_others", "_set", "_steady", "_times", "_told", "_totals",
+    )  # fmt: skip
 
     def __init__(
         self, exporter: PrometheusExporter, told: Sequence[Reading], extra: Values, takes: Sequence[Take], steady: int
     ) -> None:
         """`told` are readings as they would be recorded one by one, the first `steady` of them such counts."""
-        totals = [_total_of(take) for take in takes]
+        owners = [getattr(take, "__self__", None) for take in takes]
         self._exporter = exporter
         self._told, self._extra = told, extra
-        counts = zip(totals[:steady], told, strict=False)
-        self._steady = [(total, reading.value) for total, reading in counts if total is not None]
-        self._totals = [total for total in takewhile(bool, totals[steady:]) if total is not None]
-        self._counts = len(self._totals)
-        self._others = takes[steady + self._counts :]
+        counts = zip(owners[:steady], told, strict=False)
+        self._steady = [(total, reading.value) for total, reading in counts if isinstance(total, Total)]
+        self._totals = _first_of(owners[steady:], Total)
+        counted = len(self._totals)
+        self._gauges = [(last.values, last.labels) for last in _first_of(owners[steady + counted :], Last)]
+        self._counts, self._set = counted, counted + len(self._gauges)
+        self._others = takes[steady + self._set :]
         self._times = 0  # that it was told and not yet added up
 
     def record(self, values: Sequence[float], trace_id: str | None = None) -> None:
@@ -423,7 +427,9 @@ class BoundSeries:
         """How often it was told, this time too, since it was last settled; under the registry's lock."""
         for total, value in zip(self._totals, values, strict=False):
             total.value += value
-        for take, value in zip(self._others, values[self._counts :], strict=True):
+        for (last, labels), value in zip(self._gauges, values[self._counts : self._set], strict=True):
+            last[labels] = (value, at)
+        for take, value in zip(self._others, values[self._set :], strict=True):
             take(value, None, at)
         self._times += 1
         return self._times
@@ -440,10 +446,17 @@ class BoundSeries:
             yield Reading(reading.metric, value, reading.labels)
 
 
-def _total_of(take: Take) -> Total | None:
-    """The sum that a reading is added to, where that is all that is done with it."""
-    owner = getattr(take, "__self__", None)
-    return owner if isinstance(owner, Total) else None
+def _counts_up(take: Take) -> bool:
+    """Whether a reading is added to a sum, and nothing else is done with it."""
+    return isinstance(getattr(take, "__self__", None), Total)
+
+
+Owner = TypeVar("Owner")
+
+
+def _first_of(owners: Sequence[object], kind: type[Owner]) -> list[Owner]:
+    """Those at the beginning that are of this kind."""
+    return [owner for owner in takewhile(lambda each: isinstance(each, kind), owners) if isinstance(owner, kind)]
 
 
 class _Histograms:
@@ -556,15 +569,14 @@ class _Gauges:
         last = self._last
         resets = self._resets if self._metric.name == RESET else None
 
+        if resets is None:
+            return Last(last, labels).set
+
         def take(value: float, _: str | None, at: At) -> None:
             last[labels] = (value, at)
+            resets[labels] = value
 
-        def take_reset(value: float, _: str | None, at: At) -> None:
-            last[labels] = (value, at)
-            if resets is not None:
-                resets[labels] = value
-
-        return take if resets is None else take_reset
+        return take
 
     def _shown(self) -> Iterator[tuple[Values, float]]:
         now, wall = self._clock.monotonic(), self._clock.wall()
@@ -585,6 +597,19 @@ class _Gauges:
         yield self._heads[is_openmetrics]
         for labels, value in self._shown():
             yield f"{self._prefixes[labels]}{number(value)}\n"
+
+
+class Last:
+    """Where the last value of one gauge is kept."""
+
+    __slots__ = ("labels", "values")
+
+    def __init__(self, values: dict[Values, tuple[float, At]], labels: Values) -> None:
+        self.values = values
+        self.labels = labels
+
+    def set(self, value: float, _: str | None, at: At) -> None:
+        self.values[self.labels] = (value, at)
 
 
 class _Windows:

@@ -25,8 +25,12 @@ STEADY = frozenset({
     "semantic_health_exchanges_total", "semantic_health_relevance_unscored_total",
     "semantic_health_relevance_eligible_total", "semantic_health_prompts_total",
 })  # fmt: skip
-# Counts by which the exchange itself says how much they grow.
-GROWING = frozenset({"semantic_health_tokens_total", "semantic_health_cost_usd_total"})
+# The order in which values are told: counts that grow by what the exchange says, gauges, all else as the measures do.
+ORDER = {
+    "semantic_health_tokens_total": 0, "semantic_health_cost_usd_total": 0, "semantic_health_rate_limit_limit": 1,
+    "semantic_health_rate_limit_remaining": 1, "semantic_health_rate_limit_observed_timestamp_seconds": 1,
+}  # fmt: skip
+LAST = 2
 
 
 class Told(NamedTuple):
@@ -58,15 +62,14 @@ def told(record: Record, arrived: float | None, cost: Parts, prompt: Prompt | No
         share = usage.cache_read_input_tokens / usage.input_tokens
         share = share if share <= 1.0 else None
     values += [dollars for _, dollars in cost]
-    values.append(duration)
-    if share is not None:
-        values.append(share)
     limits: list[object] = []
+    resets: list[float] = []
     for limit in record.rate_limits:
         amount, remaining, after = limit.limit, limit.remaining, limit.reset_after
         limits += (limit.scope, limit.window)
         if arrived is not None and amount is not None and remaining is not None and after is not None:  # most
-            values += (amount, remaining, arrived, arrived + after)
+            values += (amount, remaining, arrived)
+            resets.append(arrived + after)
             continue
         limits.append((amount is None, remaining is None, after is None))
         if amount is not None:
@@ -76,7 +79,11 @@ def told(record: Record, arrived: float | None, cost: Parts, prompt: Prompt | No
         if arrived is not None:
             values.append(arrived)
             if after is not None:
-                values.append(arrived + after)
+                resets.append(arrived + after)
+    values.append(duration)
+    if share is not None:
+        values.append(share)
+    values += resets
     if upstream.model_load is not None:
         values.append(upstream.model_load)
     values += upstream.phases.values()
@@ -114,6 +121,6 @@ def steady(readings: Iterable[Reading]) -> list[Reading]:
 
 
 def varying(readings: Sequence[Reading]) -> list[Reading]:
-    """The others, in the order in which `told` has their values: what grows first, then all else as it was told."""
+    """The others, in the order in which `told` has their values."""
     rest = [reading for reading in readings if reading.metric not in STEADY]
-    return sorted(rest, key=lambda reading: reading.metric not in GROWING)
+    return sorted(rest, key=lambda reading: ORDER.get(reading.metric, LAST))
