@@ -77,22 +77,14 @@ class Limits(Struct, frozen=True):
 class Answer:
     """The response of one exchange while it runs."""
 
-    # What most answers leave as it is stands here once, not in each of them.
+    # What most answers leave as it is and seldom ask stands here once, not in each of them.
     head = _NO_HEAD
     dialect: Dialect | None = None
     reader: Reader | None = None
-    transport: Transport | None = None
     rhythm = _STILL
-    is_stream = False
-    blocked = 0.0
-    first_byte: float | None = None
     first_visible: float | None = None
-    model: str | None = None
     response_id: str | None = None
-    usage: ReportedUsage | None = None
-    error: WireError | None = None
     prompt_blocked = False
-    terminal = False
     phases: Mapping[str, float] = _NONE_TOLD  # in seconds
     retry_after: float | None = None
     limits: Mapping[str, tuple[float, RateLimit]] = _NO_LIMITS  # by scope, and when each was told
@@ -104,20 +96,15 @@ class Answer:
     _asked_at: float | None = None
     _is_asked = False  # whether an answer is asked for that has not begun
     _last_byte = 0.0
-    _last_flowed = -inf  # the same without the time blocked up to then
-    _longest_silence = -inf  # seconds between two reads
     _body: Body | None = None
     _sniffer: Sniffer | None = None
-    _start = b""
-    _codec: Codec | None = None
     _is_passed_by = False  # whether nothing of the body is read
     _plain: tuple[FrameSource, TextSource] | None = None  # where both can read many frames at once
     _before: tuple[str | None, int] | None = None  # name and choice of the last frame of plain text
-    _holds = False  # whether what comes next is held, as it is probably plain text too
     _shape: Shape | None = None  # of the reads that come
     _is_proven = False  # whether that, or that there is none, is known to hold until another frame comes
     _shapes = 0  # that were looked for, at most MAX_SHAPES
-    _data = _comments = _pings = _malformed = _content = 0
+    _comments = _pings = _malformed = 0
     _done = False
     _bodiless = False
     _utf8: codecs.IncrementalDecoder | None = None
@@ -127,6 +114,20 @@ class Answer:
         self._limits = limits
         self._reads_id = reads_id
         self.said = Said(limits.text, new_digest)
+        self.transport: Transport | None = None
+        self.is_stream = False
+        self.blocked = 0.0
+        self.first_byte: float | None = None
+        self.model: str | None = None
+        self.usage: ReportedUsage | None = None
+        self.error: WireError | None = None
+        self.terminal = False
+        self._last_flowed = -inf  # when the last byte came, without the time blocked up to then
+        self._longest_silence = -inf  # seconds between two reads
+        self._start = b""
+        self._codec: Codec | None = None
+        self._data = self._content = 0
+        self._holds = False  # whether what comes next is held, as it is probably plain text too
         self._held: list[BytesSeen] = []  # of the body, waiting to be read together; at most HELD
 
     # ------------------------------------------------------------ events

