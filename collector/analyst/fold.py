@@ -44,7 +44,7 @@ from collector.model import (
     WireError,
 )
 from collector.signals import present
-from collector.signals.rate_limits import rate_limits, unknown_names
+from collector.signals.rate_limits import rate_limits
 from collector.signals.retry import limiter, retry_after, retry_attempt
 from collector.signals.timeout import client_timeout
 from collector.signals.upstream import (
@@ -141,7 +141,11 @@ class ExchangeFold:
         choices, more = answer.said.choices(), answer.said.has_others
         provider = request.hint or catalogue.provider_of(self.route.host) or _PROVIDERS.get(dialect.name)
         arrived = self.arrived_wall
-        said = as_the_provider_said(answer.head.headers)
+        said = answer.head.headers
+        says = present.said(said.shared)
+        if says.passes_on:
+            said = as_the_provider_said(said)
+            says = present.said(said.shared)
         limits, odd_limits = rate_limits(said, provider, arrived)
         endings = [choice.ending for choice in choices]
         error = self._error(event, status, answer, choices if "error" in endings else ())
@@ -154,7 +158,6 @@ class ExchangeFold:
             blocked=answer.prompt_blocked,
             endings=endings,
         )
-        says = present.said(said.shared)
         hinted = retry_after(said, arrived) if says.retry_hint else None
         reported = answer.usage or _NOT_REPORTED
         usage = answer.reader.normal_usage(reported) if answer.reader is not None else None
@@ -220,7 +223,7 @@ class ExchangeFold:
             answered=response.at if response is not None else None,
             body_hash=self._body_hash,
             cost=paid if paid is not None else (),
-            unknown_headers=unknown_names(said),
+            unknown_headers=says.unknown,
             is_deprecated=says.warning and is_deprecated(said),
             request_headers=request.headers,
             client_timeout=client_timeout(request.headers) if identifies else None,

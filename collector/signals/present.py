@@ -11,14 +11,18 @@ from functools import lru_cache
 from msgspec import Struct
 
 from collector.model import Names
+from collector.signals.rate_limits import unknown_names
 from collector.signals.retry import RETRY_COUNTS, RETRY_HINTS
 from collector.signals.timeout import TIMEOUT_HEADERS
-from collector.signals.upstream import CLIENT_IDS, MODEL_HEADERS, TELLING, WARNINGS
+from collector.signals.upstream import CLIENT_IDS, MODEL_HEADERS, TELLING, WARNINGS, passes_on
 
 
 class Said(Struct, frozen=True, gc=False):
-    """Of a response's head: whether it may hint at when to retry, name the served model, warn, or report load."""
+    """Of a response's head: whether it may hint at when to retry, name the served model, warn, or report load, whether
+    it passes on what another said, and the names that speak of limits in a way that is not read."""
 
+    passes_on: bool
+    unknown: tuple[str, ...]
     retry_hint: bool
     model: bool
     warning: bool
@@ -30,6 +34,8 @@ def said(names: Names) -> Said:
     """By the names of a response's head."""
     told = names.places.keys()
     return Said(
+        passes_on(names),
+        unknown_names(names),
         not RETRY_HINTS.isdisjoint(told),
         not MODEL_HEADERS.isdisjoint(told),
         not WARNINGS.isdisjoint(told),

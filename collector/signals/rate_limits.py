@@ -220,13 +220,8 @@ def _meaning(name: str) -> tuple[str, str, str | None] | None:
     return _kind_scope_window(_after_marker(words) or [])
 
 
-def unknown_names(headers: Headers) -> tuple[str, ...]:
+def unknown_names(names: Names) -> tuple[str, ...]:
     """Names that speak of a rate limit with no word that is known, so that new ones are noticed; sorted and bounded."""
-    return _unknown(headers.shared)
-
-
-@lru_cache(maxsize=512)
-def _unknown(names: Names) -> tuple[str, ...]:
     found = {name for name in names.all if "rate" in name and len(name) <= MAX_NAME and _is_unknown(name)}
     return tuple(sorted(found)[:MAX_UNKNOWN])
 

@@ -174,7 +174,7 @@ def _processing(text: str | None) -> float | None:
 
 def as_the_provider_said(response: Headers) -> Headers:
     """The headers with those that LiteLLM passes on under a prefix also under their own names, after all others."""
-    if not _passes_on(response.shared):
+    if not passes_on(response.shared):
         return response
     told = [
         (name.removeprefix(LITELLM_PREFIX), value) for name, value in response.lines if name.startswith(LITELLM_PREFIX)
@@ -182,8 +182,8 @@ def as_the_provider_said(response: Headers) -> Headers:
     return Headers((*response.lines, *told))
 
 
-@lru_cache(maxsize=512)
-def _passes_on(names: Names) -> bool:
+def passes_on(names: Names) -> bool:
+    """Whether LiteLLM passes on what the provider said."""
     return any(name.startswith(LITELLM_PREFIX) for name in names.all)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.model import Headers, RateLimit
+from collector.model import Headers, Names, RateLimit
 from collector.signals.rate_limits import MAX_LIMITS, MAX_NAME, MAX_SCOPE, MAX_UNKNOWN, rate_limits, unknown_names
 from collector.signals.values import moment
 
@@ -200,7 +200,7 @@ KNOWN = [
 
 
 def unknown(*names: str) -> tuple[str, ...]:
-    return unknown_names(Headers(tuple((name, "1") for name in names)))
+    return unknown_names(Names(names))
 
 
 def test_names_that_are_read_or_known_to_be_no_limit_are_not_reported() -> None:
