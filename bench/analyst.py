@@ -36,6 +36,7 @@ from collector.model import (
     Relevance,
     RequestSeen,
     ResponseSeen,
+    Series,
     ValidationTask,
     decode_events,
     encode_events,
@@ -299,6 +300,11 @@ class _Unasked:
         return ()
 
 
+class _Dropped:
+    def record(self, values: Sequence[float], trace_id: str | None = None) -> None:
+        pass
+
+
 class _Listed:
     """Keeps what it is told; with `keep` false it drops it."""
 
@@ -316,8 +322,8 @@ class _Listed:
             for _ in readings:
                 pass
 
-    def bind(self, steady: Sequence[Reading], varying: Sequence[Reading], extra: tuple[str, ...] = ()) -> None:
-        """Nothing: each reading is told."""
+    def bind(self, steady: Sequence[Reading], varying: Sequence[Reading], extra: tuple[str, ...] = ()) -> Series | None:
+        return None if self._keep else _Dropped()
 
 
 def analyst_of(traffic: Traffic, exporter: Exporter | None = None) -> Analyst:
