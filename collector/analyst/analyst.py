@@ -313,7 +313,7 @@ class Analyst:
 
     def _ended(self, worker: Worker, fold: ExchangeFold, event: ExchangeEnded) -> bool:
         """True when the exchange is recorded at once, False when its record waits for a judge."""
-        exchange = fold.ended(event)
+        exchange = fold.ended(event, may_repeat=self._waits.is_known)
         route = self._route_of(worker, fold.route.name)
         tasks = validity.tasks(exchange, route.contract, route.rules)
         languages = self._scorer.languages

@@ -19,6 +19,7 @@ from collector.dialects.decoding import UnreadableError
 from collector.dialects.paths import model_of, queried_model
 from collector.measures import cost
 from collector.measures.outcome import outcome
+from collector.measures.retries import THROTTLING
 from collector.model import (
     BytesSeen,
     Choice,
@@ -130,13 +131,16 @@ class ExchangeFold:
     def client_blocked(self, event: ClientBlocked) -> None:
         self._answer.client_blocked(event.seconds)
 
-    def ended(self, event: ExchangeEnded) -> Exchange:
+    def ended(self, event: ExchangeEnded, *, may_repeat: bool = True) -> Exchange:
+        """The exchange. `may_repeat`: whether a client was told to wait, so that its request would be known again."""
         answer, response, request = self._answer, self._response, self.request
         answer.close(event.at)
         status = answer.head.status if response is not None else event.status
         dialect = answer.dialect or dialect_of(request, ResponseHead(0, Headers()), self._dialects)
         told = answer.asked()
-        facts, odd = self._request_facts(dialect) if told is None else (told, None)
+        facts, odd = (
+            (told, None) if told is not None else self._request_facts(dialect, may_repeat or status in THROTTLING)
+        )
         unread = answer.unread
         choices, more = answer.said.choices(), answer.said.has_others
         provider = request.hint or catalogue.provider_of(self.route.host) or _PROVIDERS.get(dialect.name)
@@ -238,12 +242,13 @@ class ExchangeFold:
         """Deadlines met and missed so far."""
         return self._answer.rhythm.deadlines
 
-    def _request_facts(self, dialect: Dialect) -> tuple[RequestFacts, str | None]:
+    def _request_facts(self, dialect: Dialect, may_repeat: bool) -> tuple[RequestFacts, str | None]:
         """What was asked, and the anomaly where that cannot be read."""
         body = self._request_codec.take()
         if body is None or (self._request_body.is_coded and self._request_body.bursts):
             return RequestFacts(), None
-        self._body_hash = hash((self.request.path, body))
+        if may_repeat:  # a large body takes long
+            self._body_hash = hash((self.request.path, body))
         try:
             facts = dialect.request_facts(body)
         except UnreadableError:

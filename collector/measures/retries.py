@@ -34,11 +34,16 @@ class Waits(Struct, frozen=True):
     requests: Mapping[Key, Wait] = {}
     routes: Mapping[str, Wait] = {}
 
+    @property
+    def is_known(self) -> bool:
+        """Whether anybody was told to wait; else a request cannot come back too early."""
+        return bool(self.routes)
+
 
 def readings(waits: Waits, exchange: Exchange) -> tuple[Waits, tuple[Reading, ...]]:
     """The state after this exchange, and one reading where it came back early."""
     record = exchange.record
-    if not waits.routes and record.status not in THROTTLING:
+    if not waits.is_known and record.status not in THROTTLING:
         return waits, ()  # as mostly: nobody was told to wait
     key = None if exchange.body_hash is None else (record.route, exchange.body_hash)
     known = waits.requests.get(key) if key is not None else None
