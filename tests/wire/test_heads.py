@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from collector.model import Headers
 from collector.wire import heads
-from collector.wire.heads import MAX_KNOWN, MAX_LINES, path_of, request_head, response_head
+from collector.wire.heads import (
+    MAX_KINDS,
+    MAX_KNOWN,
+    MAX_LINES,
+    MAX_PATTERN,
+    MAX_PATTERNS,
+    OFTEN,
+    path_of,
+    request_head,
+    response_head,
+)
 
 
 def test_a_request_head_is_method_target_and_headers() -> None:
@@ -70,7 +80,7 @@ def test_names_of_large_heads_are_not_remembered() -> None:
 def test_values_and_queries_are_not_remembered() -> None:
     head = b"POST /only-once?key=1 HTTP/1.1\r\nAuthorization: Bearer 1\r\nX: 1\r\n\r\n"
     request_head(head)
-    for remembers in (heads._known_line, heads._known_path, heads._known_names, heads._known_status):
+    for remembers in (heads._known_line, heads._known_path, heads._known_kind, heads._known_status):
         before = remembers.cache_info().currsize
         request_head(head.replace(b"1\r\n", b"2\r\n").replace(b"key=1", b"key=2"))
         path_of("/only-once?key=3")
@@ -108,6 +118,51 @@ def test_lines_are_read_plainly(lines: list[bytes]) -> None:
     block = b"\r\n".join(lines)
     assert list(response_head(b"HTTP/1.1 200 OK\r\n" + block).headers.lines) == plainly(block)
     assert list(response_head(b"HTTP/1.1 200 OK\r\n" + block + b"\r\n\r\n").headers.lines) == plainly(block)
+
+
+NAME = st.sampled_from([b"A", b"a", b"X-B", b" c ", b"", b"(d*", b"\xc3\xa9", b"\xe9", b"e\rf"])
+VALUE = st.sampled_from([
+    b" 1", b"2", b"  3\t", b"", b" ", b" a: b", b" caf\xc3\xa9", b" caf\xe9", b" x\xc2\xa0", b"\x1fy", b"y\rz", b"\nq",
+    b" 1\r\nA: 1", b" 1\r\n\r\n", b" none\r\nnone",
+])  # fmt: skip
+
+
+@given(st.lists(NAME, min_size=1, max_size=4), st.lists(st.lists(VALUE, min_size=4, max_size=4), max_size=6))
+def test_patterns_tell_what_lines_tell(names: list[bytes], told: list[list[bytes]]) -> None:
+    heads._patterns.clear()
+    usual = b"HTTP/1.1 200 OK\r\n" + b"\r\n".join(name + b": 1" for name in names) + b"\r\n\r\n"
+    for _ in range(OFTEN):
+        before = response_head(usual).headers
+    assert heads._patterns
+    assert response_head(usual).headers == before
+    for values in told:
+        block = b"\r\n".join(name + b":" + value for name, value in zip(names, values, strict=False))
+        for end in (b"\r\n\r\n", b"\r\n", b""):
+            assert list(response_head(b"HTTP/1.1 200 OK\r\n" + block + end).headers.lines) == plainly(block)
+
+
+def test_a_pattern_is_made_of_usual_heads_and_holds_no_value() -> None:
+    heads._patterns.clear()
+    for number in range(2 * OFTEN):
+        request_head(b"POST /x HTTP/1.1\r\nHost: h\r\nX-Pattern: only-%d\r\n\r\n" % number)
+    [(fullmatch, names)] = heads._patterns["POST"]
+    assert names.all == ("host", "x-pattern")
+    found = fullmatch("Host: h\r\nX-Pattern: other\r\n\r\n")
+    assert found is not None
+    assert found.groups() == ("h", "other")
+    assert "only" not in found.re.pattern
+
+
+def test_patterns_are_bounded() -> None:
+    for status in range(200, 200 + MAX_PATTERNS + 8):
+        for kind in range(MAX_KINDS + 2):
+            for _ in range(OFTEN + 1):
+                response_head(b"HTTP/1.1 %d OK\r\nX-Kind-%d: 1\r\n\r\n" % (status, kind))
+    assert len(heads._patterns) <= MAX_PATTERNS
+    assert {len(known) for known in heads._patterns.values()} == {MAX_KINDS}
+    for _ in range(OFTEN + 1):
+        response_head(b"HTTP/1.1 299 OK\r\n" + b"a: 1\r\n" * (MAX_PATTERN + 1) + b"\r\n")
+    assert 299 not in heads._patterns
 
 
 def test_a_flood_of_lines_is_bounded() -> None:
