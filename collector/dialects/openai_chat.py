@@ -111,7 +111,9 @@ class _Body(Struct, gc=False):
 _decode = Decoder(_Body)
 
 
-class _PlainDelta(Struct, gc=False):
+class _PlainMessage(Struct, gc=False):
+    """A text and nothing else. `_Message`, narrowed."""
+
     content: SomeText
     reasoning_content: None = None
     reasoning: None = None
@@ -121,7 +123,7 @@ class _PlainDelta(Struct, gc=False):
 
 
 class _PlainChoice(Struct, gc=False):
-    delta: _PlainDelta
+    delta: _PlainMessage
     index: Literal[0]
     message: None = None
     finish_reason: None = None
@@ -145,15 +147,6 @@ class _PlainBody(Struct, gc=False):
 
 
 _decode_plain = PlainDecoder(_PlainBody)
-
-
-class _PlainMessage(Struct, gc=False):
-    content: SomeText
-    reasoning_content: None = None
-    reasoning: None = None
-    refusal: None = None
-    tool_calls: None = None
-    function_call: None = None
 
 
 class _PlainAnswered(Struct, gc=False):

@@ -23,13 +23,6 @@ BROKEN = frozenset({"truncated", "error_event"})
 UPSTREAM_FAULTS = frozenset({"server_error", "overloaded", "timeout"})
 
 
-def readings(record: Record, objectives: Sequence[Objective], long_context: int = LONG_CONTEXT) -> Iterable[Reading]:
-    """All readings of an exchange."""
-    prompt = prompt_of(record, long_context)
-    yield from prompts(record, prompt)
-    yield from events(record, objectives, prompt)
-
-
 def prompts(record: Record, prompt: Prompt | None) -> Iterable[Reading]:
     """The class of the prompt."""
     if prompt is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -51,7 +52,7 @@ def payloads(draw: st.DrawFn, kind: str) -> bytes:
         if put is None and key in place and draw(st.booleans()):
             del place[key]
         else:
-            place[key] = put
+            place[key] = deepcopy(put)  # what is drawn is shared by all examples
     written = bytearray(json.dumps(value, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass"))
     for at, byte in draw(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=1)):
         written[at % len(written)] = byte

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
 from collector.catalogue import SLO_UNJUDGED, SLO_VERDICTS
-from collector.measures.objectives import Prompt, judged, prompt_of, readings, stated
+from collector.measures.objectives import Prompt, events, judged, prompt_of, prompts, stated
 from collector.model import (
     ChunkGaps,
     ErrorFact,
     FrameCounts,
     Objective,
+    Reading,
     Record,
     Relevance,
     ReportedUsage,
@@ -119,9 +122,14 @@ def test_an_exchange_is_judged_against_an_objective(given: Record, promised: Obj
     assert verdict is None or verdict in SLO_VERDICTS + SLO_UNJUDGED
 
 
+def told_by(given: Record, promised: Sequence[Objective]) -> list[Reading]:
+    prompt = prompt_of(given)
+    return [*prompts(given, prompt), *events(given, promised, prompt)]
+
+
 def test_each_objective_that_applies_gives_one_reading() -> None:
     promised = (objective("errors"), objective("validity"), objective("answer_relevance", at_least=0.5))
-    told = [(reading.metric, reading.labels) for reading in readings(record(), promised)]
+    told = [(reading.metric, reading.labels) for reading in told_by(record(), promised)]
     assert told == [
         ("semantic_health_prompts_total", ("chat", "short_prompt", "estimated")),
         ("semantic_health_slo_events_total", ("chat", "o", "good")),
@@ -157,7 +165,7 @@ def test_the_class_of_a_prompt_is_by_reported_tokens_else_by_a_quarter_of_the_by
 def test_an_objective_of_one_class_of_prompts_says_nothing_of_the_other() -> None:
     promised = [Objective(name, "errors", 0.9, prompts=name) for name in ("short_prompt", "long_context")]
     for tokens, name in ((10, "short_prompt"), (5000, "long_context")):
-        told = readings(record(usage=Usage(input_tokens=tokens)), promised)
+        told = told_by(record(usage=Usage(input_tokens=tokens)), promised)
         judged_of = [each.labels[1] for each in told if each.metric == "semantic_health_slo_events_total"]
         assert judged_of == [name]
 
