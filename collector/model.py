@@ -338,13 +338,17 @@ class Reader(Protocol):
 
 
 class FrameSource(Codec, Protocol):
-    """A codec that can tell many reads at once whether each is one plain event.
+    """A codec that can tell many events at once whether each is plain.
 
-    `payloads` gives the data of the first reads, as far as each is exactly one frame of kind `data` with the name
-    `event`, to which `feed` would add nothing. These count as fed; the first that is no such frame is not touched.
+    `take_back` gives what was fed of an event that has not ended, to be fed again before what follows; None where that
+    cannot be. `split` gives the whole events that bytes between events begin with. `payloads` gives the data of the
+    first of these, as far as each is exactly one frame of kind `data` with this name, to which `feed` would add
+    nothing. These count as fed; the first that is no such frame is not touched.
     """
 
-    def payloads(self, reads: Sequence[bytes], event: str | None) -> list[bytes]: ...
+    def take_back(self) -> bytes | None: ...
+    def split(self, data: bytes) -> list[bytes]: ...
+    def payloads(self, events: Sequence[bytes], name: str | None) -> list[bytes]: ...
 
 
 class TextSource(Reader, Protocol):

@@ -90,8 +90,8 @@ class TextSum:
         """Takes several pieces, to the same end as one by one."""
         room = JOIN_PIECES - len(self._pieces)
         if len(pieces) >= JOIN_PIECES or max(map(len, pieces)) > JOIN_CHARS:
-            for piece in pieces:
-                self.add(piece)
+            self._pieces += pieces
+            self._join(last=False)
         elif len(pieces) < room:
             self._pieces += pieces
         else:
@@ -181,27 +181,22 @@ class Rhythm:
             if self.first is None:
                 self.first = at
 
-    def beats(self, flowed: list[float], gaps: list[float]) -> None:
-        """At most BATCH content frames came, not the first ones, at these times less the time blocked up to then.
-
-        `gaps` are from each to the next, after that from what came before to the first.
-        """
-        if self._flows:
-            gaps[0] = flowed[0] - self._last  # what came before may have been no content
-        else:
+    def beats(self, flowed: list[float]) -> None:
+        """Content frames came, not the first ones, at these times less the time blocked up to then."""
+        gaps = list(map(sub, flowed, [self._last, *flowed]))
+        if not self._flows:
             self._flows = True
             del gaps[0]
         self._last = flowed[-1]
         if gaps and min(gaps) < 0.0:
             gaps = [max(0.0, gap) for gap in gaps]
         fresh = self._fresh
-        room = BATCH - len(fresh)
-        if len(gaps) < room:
-            fresh.fromlist(gaps)
-        else:
+        while len(fresh) + len(gaps) >= BATCH:
+            room = BATCH - len(fresh)
             fresh.fromlist(gaps[:room])
+            del gaps[:room]
             self._settle()
-            fresh.fromlist(gaps[room:])
+        fresh.fromlist(gaps)
 
     def rest(self) -> None:
         """What comes next follows on nothing: the time up to it is no gap."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from math import inf
 from operator import sub
 from typing import TypeGuard
@@ -50,8 +52,9 @@ MAX_MODEL = 256  # characters of a model's name; one that is longer is none
 MAX_FRAME = 16 * 1024 * 1024  # bytes of one line, element or binary frame
 MAX_LIMITS = 16  # rate limits that a body tells
 HELD = 32  # reads of a stream of plain text that are read together
+HELD_SIZE = 16 * 1024  # bytes of reads that wait for others; a read that passes it is the last
+TOGETHER = 64  # events of plain text that are decoded together
 MAX_SHAPES = 4  # looked for in one stream: where something else in it changes each time, none will do
-HELD_SIZE = 1024  # bytes of a read that waits for others
 _GIVEN_UP = frozenset({"event_over_cap", "frame_over_cap", "encoding_broken", "decompress_over_cap"})
 
 
@@ -129,6 +132,7 @@ class Answer:
         self._data = self._content = 0
         self._holds = False  # whether what comes next is held, as it is probably plain text too
         self._held: list[BytesSeen] = []  # of the body, waiting to be read together; at most HELD
+        self._held_size = 0  # bytes in these
 
     # ------------------------------------------------------------ events
 
@@ -146,11 +150,12 @@ class Answer:
             self._open(self._sniffer.fixed)
 
     def bytes_seen(self, event: BytesSeen) -> None:
-        """Bytes of the body. Where a stream is plain text, HELD reads are read together."""
+        """Bytes of the body. Where a stream is plain text, what comes is read together."""
         if self._holds:
             held = self._held
             held.append(event)
-            if len(held) >= HELD or len(event.data) > HELD_SIZE:
+            self._held_size += len(event.data)
+            if len(held) >= HELD or self._held_size > HELD_SIZE:
                 self._read_held()
         else:
             self._read(event.data, event.at)
@@ -161,63 +166,102 @@ class Answer:
         self.blocked += seconds
 
     def _read_held(self) -> None:
-        """Reads what is held: together as far as each read is one frame of plain text, then one by one."""
-        held = self._held
-        if not held:
+        held, body = self._held, self._body
+        if not held or body is None:
             return
-        self._held = []
-        taken = self._read_together([event.data for event in held], [event.at for event in held])
-        self._holds = taken == len(held)
-        for event in held[taken:]:
-            self._read(event.data, event.at)
-
-    def _read_together(self, reads: list[bytes], times: list[float]) -> int:
-        """How many of the reads, from the first, were frames of plain text. To these it does what `_read` does to each,
-        for a fraction of its cost."""
-        if self._body is None:
-            return 0
-        texts: list[str] = []
-        shape = self._shape if self._is_proven else self._prove_shape(self._body, reads[0])
-        if shape is not None:
-            texts, size = shape.texts(reads)
-            self._body.size += size
-        if not texts:
-            bodies = reads if self._body.whole_chunks is None else self._body.whole_chunks(reads)
-            texts = self._tell(bodies)
-            self._body.size += sum(map(len, bodies[: len(texts)]))
-        count = len(texts)
-        if not count:
-            return 0
-        self._data += count
-        self._content += count
-        flowed = [at - self.blocked for at in times[:count]] if self.blocked else times[:count]
-        gaps = list(map(sub, flowed, [self._last_flowed, *flowed]))
-        silence = max(gaps)
+        self._held, self._held_size = [], 0
+        reads, times = [event.data for event in held], [event.at for event in held]
+        flowed = [at - self.blocked for at in times] if self.blocked else times
+        silence = max(map(sub, flowed, [self._last_flowed, *flowed]))
         if silence > self._longest_silence:
             self._longest_silence = max(0.0, silence)
-        self._last_byte, self._last_flowed = times[count - 1], flowed[-1]
-        self.rhythm.beats(flowed, gaps)
-        self.said.texts[0].add_all(texts)
-        return count
-
-    def _prove_shape(self, body: Body, read: bytes) -> Shape | None:
-        """The shape that this read and those after it probably have; the last one, if it still holds."""
-        bodies = [read] if body.whole_chunks is None else body.whole_chunks([read])
-        self._is_proven = True
-        if bodies and (self._shape is None or not self._shape.is_told(self._tell)):
-            self._shape = None
-            texts = self._tell(bodies) if self._shapes < MAX_SHAPES else []
+        self._last_byte, self._last_flowed = times[-1], flowed[-1]
+        if not body.is_plain:
+            for read, at in zip(reads, times, strict=True):
+                for part in body.feed(read):
+                    self._take_all([part], [at], self._take_back())
+            return
+        waits = self._take_back()
+        if waits == b"" and self._is_proven and self._shape is not None and body.is_between_chunks:
+            texts, size = self._shape.texts_in_chunks(reads)
             if texts:
-                self._shapes += 1
-                self._shape = shape_of(read, bodies[0], texts[0], self._limits.event, self._tell)
-        return self._shape if bodies else None
+                body.size += size
+                self._take_texts(texts, times)
+                return
+        self._take_all(body.feed_all(reads), times, waits)
 
-    def _tell(self, bodies: list[bytes]) -> list[str]:
+    def _take_back(self) -> bytes | None:
+        """What the codec was fed of an event that has not ended; None where the next bytes are to be read by it."""
+        return self._plain[0].take_back() if self._plain is not None and self._holds else None
+
+    def _take_all(self, parts: list[bytes], times: list[float], waits: bytes | None) -> None:
+        """Bytes of the body that came at these times, after what waits. To the same end as `_take_in` of each, for a
+        fraction of its cost as far as they are events of plain text."""
+        if waits is None or self._plain is None:
+            self._is_proven = False
+            for part, at in zip(parts, times, strict=True):
+                self._take_in(part, at)
+            return
+        codec = self._plain[0]
+        if not waits and len(parts) > 1:
+            count = self._take_events(parts, times)  # most reads are one event each
+            parts, times = parts[count:], times[count:]
+        if not parts:
+            return
+        data = b"".join((waits, *parts))
+        arrived = list(accumulate(map(len, parts), initial=len(waits)))[1:]
+        events = codec.split(data)
+        ends = list(accumulate(map(len, events)))
+        came = times * len(events) if len(times) == 1 else [times[bisect_left(arrived, end)] for end in ends]
+        for start in range(0, len(events), TOGETHER):
+            some, at_once = events[start : start + TOGETHER], came[start : start + TOGETHER]
+            count = self._take_events(some, at_once) if self._holds else 0
+            self._holds = self._holds and count == len(some)
+            for event, at in zip(some[count:], at_once[count:], strict=True):
+                self._feed(codec, event, at)
+        done = ends[-1] if ends else 0
+        for end, at in zip(arrived, times, strict=True):
+            if end > done:
+                self._feed(codec, data[done:end], at)
+                done = end
+
+    def _feed(self, codec: Codec, data: bytes, at: float) -> None:
+        for frame in codec.feed(data):
+            self._is_proven = False
+            self._frame(frame, at)
+
+    def _take_events(self, events: list[bytes], times: list[float]) -> int:
+        """How many of the events, from the first, were plain text. To these it does what `_frame` does to each."""
+        shape = self._shape if self._is_proven else self._prove_shape(events[0])
+        texts = (shape.texts(events) if shape is not None else None) or self._tell(events)
+        if texts:
+            self._take_texts(texts, times[: len(texts)])
+        return len(texts)
+
+    def _take_texts(self, texts: list[str], times: list[float]) -> None:
+        self._data += len(texts)
+        self._content += len(texts)
+        self.rhythm.beats([at - self.blocked for at in times] if self.blocked else times)
+        self.said.texts[0].add_all(texts)
+
+    def _prove_shape(self, event: bytes) -> Shape | None:
+        """The shape that this event and those after it probably have; the last one, if it still holds."""
+        if self._shape is None or not self._shape.is_told(self._tell):
+            self._shape = None
+            texts = self._tell([event]) if self._shapes < MAX_SHAPES else []
+            if not texts:
+                return None
+            self._shapes += 1
+            self._shape = shape_of(event, texts[0], self._limits.event, self._tell)
+        self._is_proven = True
+        return self._shape
+
+    def _tell(self, events: list[bytes]) -> list[str]:
         """The texts of the first of these, as far as each is an event of plain text. Nothing of them is remembered."""
         if self._plain is None or self._before is None:
             return []
         codec, reader = self._plain
-        return reader.texts(codec.payloads(bodies, self._before[0]))
+        return reader.texts(codec.payloads(events, self._before[0]))
 
     def _read(self, data: bytes, at: float) -> None:
         self._is_proven = False
@@ -297,7 +341,7 @@ class Answer:
             self.rhythm = Rhythm(self._limits.stall, self._limits.token_deadline)
         codec = self._codec = self._codec_of(transport)
         self._is_passed_by = isinstance(codec, OpaqueCodec)
-        if isinstance(codec, SseCodec | EventStreamCodec) and self._body is not None and self._body.is_plain:
+        if isinstance(codec, SseCodec | EventStreamCodec):
             reader = self.reader
             self._plain = (codec, reader) if _reads_texts(reader) else None
         return codec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from collector.model import Headers
 from collector.wire.content_coding import ContentDecoder
@@ -10,11 +10,8 @@ from collector.wire.transfer import Dechunker
 
 
 class Body:
-    """Where no content coding is on (`is_plain`), `dechunk` is all there is to do, or `whole_chunks` for several reads;
-    None where the bytes are the body.
-    """
+    """Where no content coding is on (`is_plain`), `dechunk` is all there is to do; None where bytes are the body."""
 
-    whole_chunks: Callable[[Sequence[bytes]], list[bytes]] | None = None
     _dechunker: Dechunker | None = None
     _decoder: ContentDecoder | None = None
 
@@ -28,7 +25,7 @@ class Body:
             "chunked"
         ):
             self._dechunker, self.is_coded = Dechunker(), True
-            self.dechunk, self.whole_chunks = self._dechunker.feed, self._dechunker.whole_chunks
+            self.dechunk = self._dechunker.feed
         if "content-encoding" in said:
             self._decoder, self.is_coded = ContentDecoder(headers.all("content-encoding"), cap), True
             self.is_plain = self._decoder.plain
@@ -40,6 +37,17 @@ class Body:
         if not data:
             return ()
         return (data,) if self._decoder is None else self._decoder.feed(data)
+
+    @property
+    def is_between_chunks(self) -> bool:
+        """Whether a chunk may begin with the next byte."""
+        return self._dechunker is not None and self._dechunker.is_between
+
+    def feed_all(self, reads: list[bytes]) -> list[bytes]:
+        """The bytes that each read brings, where no content coding is on."""
+        parts = reads if self._dechunker is None else self._dechunker.feed_all(reads)
+        self.size += sum(map(len, parts))
+        return parts
 
     @property
     def stopped(self) -> bool:

@@ -14,6 +14,7 @@ PRELUDE = 12
 LEAST = 16  # prelude and message CRC
 MAX_WORD = 64  # characters kept of an event's type
 MAX_HEADERS = 128 * 1024  # bytes of a message's headers; the SDKs of AWS take no more (aws-c-event-stream)
+MAX_TAKEN_BACK = 16 * 1024  # bytes of a message that are taken back: each time all of them are looked at again
 MAX_HELD = 1024  # bytes of headers that are held to be compared with the next
 _HEADS = struct.Struct(">III")
 _CRC = struct.Struct(">I")
@@ -80,20 +81,40 @@ class EventStreamCodec:
             self._buffer += data[at:]
         return frames
 
-    def payloads(self, reads: Sequence[bytes], event: str | None) -> list[bytes]:
-        """The data of the first reads, as far as each is exactly one message with the headers of the one before it.
+    def take_back(self) -> bytes | None:
+        """What was fed of a message that has not ended, to be fed again; None where it is much."""
+        if self._stopped or len(self._buffer) > MAX_TAKEN_BACK:
+            return None
+        waits = bytes(self._buffer)
+        self._buffer.clear()
+        return waits
+
+    def split(self, data: bytes) -> list[bytes]:
+        """The messages that `data` begins with, by the lengths that they state."""
+        messages: list[bytes] = []
+        at, size = 0, len(data)
+        while size - at >= LEAST:
+            end = at + int.from_bytes(data[at : at + 4], "big")
+            if not at + LEAST <= end <= size:
+                break
+            messages.append(data[at:end])
+            at = end
+        return messages
+
+    def payloads(self, events: Sequence[bytes], name: str | None) -> list[bytes]:
+        """The data of the first messages, as far as each is whole and has the headers of the one before it.
 
         Feeding them would tell nothing else of them; they need not be fed any more. Empty where the last message is not
-        of this event.
+        of this name.
         """
         found: list[bytes] = []
         head = self._head
-        if self._stopped or self._buffer or self._is_fault or not head or event != self._event:
+        if self._stopped or self._buffer or self._is_fault or not head or name != self._event:
             return found
-        if not reads or max(map(len, reads)) > self._cap:
+        if not events or max(map(len, events)) > self._cap:
             return found
         start = PRELUDE + len(head)
-        for message, begin in zip(reads, map(_begin, map(len, reads), repeat(head)), strict=True):
+        for message, begin in zip(events, map(_begin, map(len, events), repeat(head)), strict=True):
             if not message.startswith(begin) or int.from_bytes(message[-4:], "big") != zlib.crc32(message[:-4]):
                 break
             found.append(message[start:-4])

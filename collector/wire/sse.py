@@ -8,7 +8,9 @@ from functools import lru_cache
 from collector.model import Frame
 
 BOM = b"\xef\xbb\xbf"
+DATA = b"data: "
 MAX_NAME = 64  # characters kept of an event's name
+MAX_TAKEN_BACK = 16 * 1024  # bytes of an event that are taken back: each time all of them are looked at again
 
 
 class SseCodec:
@@ -56,24 +58,51 @@ class SseCodec:
             return ()
         return self._lines()
 
-    def payloads(self, reads: Sequence[bytes], event: str | None) -> list[bytes]:
-        """The data of the first reads, as far as each is exactly one event of that name with one line of JSON.
+    def take_back(self) -> bytes | None:
+        """What was fed of an event that has not ended, to be fed again: the same event, if not byte for byte.
+
+        None where that is not known, or is much.
+        """
+        if self._between_events and not self._stopped:
+            return b""
+        if self._stopped or self._after_cr or self._at_start or self._more or len(self._line) > MAX_TAKEN_BACK:
+            return None
+        start = b"" if self._event is None else _start_of(self._event)
+        if start is None or self._data_size > MAX_TAKEN_BACK:
+            return None
+        if self._event is not None:
+            start = start[: -len(DATA)]
+        data = b"" if self._data is None else DATA + self._data + b"\n"
+        waits = start + data + self._line
+        self._line.clear()
+        self._data, self._data_size, self._event = None, 0, None
+        self._between_events = True
+        return waits
+
+    def split(self, data: bytes) -> list[bytes]:
+        """The whole events that `data` begins with, each with the empty line after it; none where lines end with CR."""
+        if data.find(b"\r") >= 0:
+            return []
+        return [event + b"\n\n" for event in data.split(b"\n\n")[:-1]]
+
+    def payloads(self, events: Sequence[bytes], name: str | None) -> list[bytes]:
+        """The data of the first events, as far as each has that name and one line of JSON and nothing else.
 
         Feeding them would tell nothing else of them; they need not be fed any more.
         """
         found: list[bytes] = []
-        start = _start_of(event)
+        start = _start_of(name)
         if self._stopped or not self._between_events or start is None:
             return found
         skip = len(start)
-        for data in reads:
-            size = len(data)
-            if data[:skip] != start or data.find(b"\n", skip) != size - 2:
+        for event in events:
+            size = len(event)
+            if event[:skip] != start or event.find(b"\n", skip) != size - 2:
                 break
             # (To ask a byte string whether another is `in` it costs ten times as much as to find it there.)
-            if data[-3:] != b"}\n\n" or data.find(b"\r") >= 0 or size > self._cap:
+            if event[-3:] != b"}\n\n" or event.find(b"\r") >= 0 or size > self._cap:
                 break
-            found.append(data[skip:-2])
+            found.append(event[skip:-2])
         if found:
             self._at_start = self._after_cr = False
         return found
@@ -174,6 +203,6 @@ _short_name = lru_cache(maxsize=256)(_name)  # names; a provider has few
 def _start_of(event: str | None) -> bytes | None:
     """How an event of this name mostly begins, up to its data; None where a name is not read as it is written so."""
     if event is None:
-        return b"data: "
+        return DATA
     name = event.encode()
-    return b"event: %b\ndata: " % name if len(name) < MAX_NAME and _name(name) == event else None
+    return b"event: %b\n%b" % (name, DATA) if len(name) < MAX_NAME and _name(name) == event else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -96,6 +97,10 @@ ASKED = {
 }
 
 
+CHUNKED = "transfer-encoding: chunked\r\n"
+CODINGS = ["", CHUNKED, "content-encoding: gzip\r\n", CHUNKED + "content-encoding: gzip\r\n"]
+
+
 @contextmanager
 def one_by_one() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
@@ -107,7 +112,20 @@ def chunked(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
 
+def coded(steps: list[Step], coding: str) -> Iterator[Step]:
+    """The steps in these codings, and what ends the body."""
+    squeeze = zlib.compressobj(wbits=31) if "gzip" in coding else None
+    frame = chunked if CHUNKED in coding else bytes
+    for step in steps:
+        if isinstance(step, bytes) and squeeze is not None:
+            yield frame(squeeze.compress(step) + squeeze.flush(zlib.Z_SYNC_FLUSH))
+        else:
+            yield frame(step) if isinstance(step, bytes) else step
+    yield (frame(squeeze.flush()) if squeeze is not None else b"") + (b"0\r\n\r\n" if CHUNKED in coding else b"")
+
+
 def played(kind: str, steps: list[Step], times: list[float], coding: str, limits: Limits) -> Exchange:
+    """What is recorded where these steps come, each so many seconds after the one before."""
     path, media_type = ASKED[kind]
     seen = RequestSeen(1, 0.0, 1.7e9, "r", f"POST {path} HTTP/1.1\r\n\r\n".encode())
     rules = Rules(DIALECTS, limits, digest_of("sha256", b""))
@@ -118,18 +136,14 @@ def played(kind: str, steps: list[Step], times: list[float], coding: str, limits
     for step, after in zip(steps, times, strict=True):
         at += after
         if isinstance(step, bytes):
-            fold.bytes_seen(BytesSeen(1, at, True, chunked(step) if coding else step))
+            fold.bytes_seen(BytesSeen(1, at, True, step))
         else:
             fold.client_blocked(ClientBlocked(1, at, step[1]))
-    if coding:
-        fold.bytes_seen(BytesSeen(1, at, True, b"0\r\n\r\n"))
     return fold.ended(ExchangeEnded(1, at + 0.2, "complete", 0.0))
 
 
-@st.composite
-def streams(draw: st.DrawFn) -> tuple[str, list[Step], list[float]]:
-    """Mostly plain text, with anything else in between, and a few reads cut in two."""
-    kind = draw(st.sampled_from(sorted(COMMON)))
+def said(draw: st.DrawFn, kind: str) -> list[Step]:
+    """Mostly plain text, with anything else in between, and a few events cut in two."""
     plain = st.lists(st.sampled_from(COMMON[kind][:3]), min_size=1, max_size=2 * HELD)
     odd = st.lists(st.sampled_from([*COMMON[kind], *ODD[kind]]), max_size=3)
     steps: list[Step] = []
@@ -140,38 +154,72 @@ def streams(draw: st.DrawFn) -> tuple[str, list[Step], list[float]]:
         if isinstance(step, bytes) and len(step) > 1:
             half = draw(st.integers(1, len(step) - 1))
             steps[place % len(steps) : place % len(steps) + 1] = [step[:half], step[half:]]
+    return steps
+
+
+def recut(draw: st.DrawFn, steps: list[Step], sizes: st.SearchStrategy[int]) -> list[Step]:
+    """The same bytes in reads of other sizes."""
+    data = b"".join(step for step in steps if isinstance(step, bytes))
+    reads: list[Step] = []
+    for size in draw(st.lists(sizes, max_size=40)):
+        if data:
+            reads.append(data[:size])
+            data = data[size:]
+    return [*reads, data] if data else reads
+
+
+SIZES = st.sampled_from([1, 2, 50, 200, 700, 5000, HELD_SIZE + 1]) | st.integers(1, 3000)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[str, list[Step], list[float], str]:
+    """A kind, the reads of its stream, and the times between them; the body in a coding, which may be cut as well."""
+    kind, coding = draw(st.sampled_from(sorted(COMMON))), draw(st.sampled_from(CODINGS))
+    steps = said(draw, kind)
+    if draw(st.booleans()):
+        steps = recut(draw, steps, SIZES)
+    steps = list(coded(steps, coding))
+    if coding and draw(st.booleans()):
+        steps = recut(draw, steps, SIZES)
     for place in draw(st.lists(st.integers(0, 200), max_size=2)):
         steps.insert(place % (len(steps) + 1), ("blocked", draw(st.sampled_from([0.02, 0.5, 3.0]))))
     times = draw(st.lists(st.sampled_from([0.0, 0.01, 0.11, 1.5]), min_size=len(steps), max_size=len(steps)))
-    return kind, steps, times
+    return kind, steps, times, coding
 
 
-@given(streams(), st.sampled_from(["", "transfer-encoding: chunked\r\n"]), st.sampled_from([Limits(), SMALL]))
-@settings(max_examples=400, deadline=None)
+@given(streams(), st.sampled_from([Limits(), SMALL]))
+@settings(max_examples=800, deadline=None)
 def test_a_stream_says_the_same_whether_or_not_its_frames_are_read_together(
-    stream: tuple[str, list[Step], list[float]], coding: str, limits: Limits
+    stream: tuple[str, list[Step], list[float], str], limits: Limits
 ) -> None:
-    together = played(*stream, coding, limits)
+    together = played(*stream, limits)
     with one_by_one():
-        assert played(*stream, coding, limits) == together
+        assert played(*stream, limits) == together
 
 
 @pytest.mark.parametrize("kind", COMMON)
-@pytest.mark.parametrize("coding", ["", "transfer-encoding: chunked\r\n"], ids=["bare", "chunked"])
-def test_frames_of_plain_text_are_read_together(kind: str, coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    begins = chat({"role": "assistant", "content": ""})
-    steps: list[Step] = [begins if kind == "chat" else COMMON[kind][0], *COMMON[kind][:1] * (2 + 3 * HELD)]
+@pytest.mark.parametrize("coding", CODINGS, ids=["bare", "chunked", "gzip", "chunked gzip"])
+@pytest.mark.parametrize("cut", [None, 40, 700, 60_000], ids=["events", "small", "odd", "large"])
+def test_frames_of_plain_text_are_read_together(
+    kind: str, coding: str, cut: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins = chat({"role": "assistant", "content": ""}) if kind == "chat" else COMMON[kind][0]
+    steps: list[Step] = [begins, *COMMON[kind][:1] * (2 + 10 * HELD)]
+    if cut is not None:
+        data = b"".join(COMMON[kind][:1] * (10 * HELD))
+        steps = [*steps[:3], *(data[at : at + cut] for at in range(0, len(data), cut))]
+    framed = list(coded(steps, coding))
     read: list[int] = []
-    together = answer.Answer._read_together
+    together = answer.Answer._take_texts
 
-    def counted(self: answer.Answer, reads: list[bytes], times: list[float]) -> int:
-        read.append(together(self, reads, times))
-        return read[-1]
+    def counted(self: answer.Answer, texts: list[str], times: list[float]) -> None:
+        together(self, texts, times)
+        read.append(len(texts))
 
-    monkeypatch.setattr(answer.Answer, "_read_together", counted)
-    exchange = played(kind, steps, [0.01] * len(steps), coding, Limits())
-    assert sum(read) >= 3 * HELD
-    assert exchange.choices[0].text.startswith("TheThe")
+    monkeypatch.setattr(answer.Answer, "_take_texts", counted)
+    exchange = played(kind, framed, [0.01] * len(framed), coding, Limits())
+    assert sum(read) >= 9 * HELD
+    assert exchange.choices[0].text == "The" * (10 * HELD + 2 + (kind != "chat"))
 
 
 def test_a_large_read_does_not_wait_for_others() -> None:

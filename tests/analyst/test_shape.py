@@ -1,4 +1,4 @@
-"""A read that has the shape of those before it says what decoding it would say, and any other has no shape."""
+"""An event that has the shape of those before it says what decoding it would say, and any other has no shape."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ def tell(bodies: list[bytes]) -> list[str]:
     return reader.texts(SseCodec(MOST).payloads(bodies, None))  # type: ignore[attr-defined,no-any-return]
 
 
-def shape(is_chunked: bool) -> Shape:
-    read = chunked(event("a")) if is_chunked else event("a")
-    found = shape_of(read, event("a"), "a", MOST, tell)
+def shape() -> Shape:
+    found = shape_of(event("a"), "a", MOST, tell)
     assert found is not None
     return found
 
@@ -62,46 +61,80 @@ def reads(draw: st.DrawFn, is_chunked: bool) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("is_chunked", [False, True], ids=["bare", "chunked"])
 @given(st.data())
 @settings(max_examples=300, deadline=None)
-def test_what_has_the_shape_says_what_decoding_says(is_chunked: bool, data: st.DataObject) -> None:
-    given_reads = data.draw(reads(is_chunked))
-    texts, size = shape(is_chunked).texts(given_reads)
+def test_what_has_the_shape_says_what_decoding_says(data: st.DataObject) -> None:
+    events = data.draw(reads(is_chunked=False))
+    texts = shape().texts(events)
     if texts:
-        assert told_by_decoding(given_reads[: len(texts)], is_chunked) == (texts, size)
+        assert tell(events[: len(texts)]) == texts
 
 
-@pytest.mark.parametrize("is_chunked", [False, True], ids=["bare", "chunked"])
-def test_reads_are_told_up_to_the_first_that_has_another_shape(is_chunked: bool) -> None:
-    frame = chunked if is_chunked else bytes
-    alike = [frame(event(text)) for text in ("a", "bc", "\u00e9\n\ud83d\ude42", '"')]
-    odd = frame(event("d").replace(b'"index": 0', b'"index": 1'))
-    texts, size = shape(is_chunked).texts([*alike, odd, *alike])
-    assert texts == ["a", "bc", "é\n🙂", '"']
-    assert size == sum(len(event(text)) for text in texts)
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_what_has_the_shape_in_chunks_says_what_decoding_says(data: st.DataObject) -> None:
+    chunks = data.draw(reads(is_chunked=True))
+    texts, size = shape().texts_in_chunks(chunks)
+    if texts:
+        assert told_by_decoding(chunks, is_chunked=True) == (texts, size)
+
+
+ALIKE = [event(text) for text in ("a", "bc", "\u00e9\n\ud83d\ude42", '"', "\\", '\\",', '","')]
+
+
+def test_events_are_told_up_to_the_first_that_has_another_shape() -> None:
+    odd = event("d").replace(b'"index": 0', b'"index": 1')
+    told = ["a", "bc", "é\n🙂", '"', "\\", '\\",', '","']
+    assert shape().texts([*ALIKE, odd, *ALIKE]) == told
+    assert shape().texts(ALIKE) == told
+    assert shape().texts_in_chunks([chunked(each) for each in ALIKE]) == (told, sum(map(len, ALIKE)))
+    assert shape().texts_in_chunks([chunked(each) for each in [*ALIKE, odd]]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "strings",
+    [
+        [b'"a"', b'"b","c"'],
+        [b'"a\\"', b'"b"'],
+        [b'"a\\"', b'"b","c"'],
+        [b'"a",', b'"b"'],
+        [b'"a"', b"b"],
+        [b'"a" ,"b"'],
+    ],
+)
+def test_what_is_no_string_in_one_event_is_made_none_by_those_around_it(strings: list[bytes]) -> None:
+    events = [event("a").replace(b'"content": "a"', b'"content": %b' % each) for each in strings]
+    assert shape().texts(events) in ([], tell(events))
+    assert shape().texts_in_chunks([chunked(each) for each in events]) in (([], 0), told_by_decoding(events, False))
 
 
 @pytest.mark.parametrize(
     "read", [b"", event(""), event("x" * MOST), event("a")[:-1], event("a") + b"\n", event("a", b"\r\n\r\n")]
 )
 def test_what_has_another_shape_is_told_by_none(read: bytes) -> None:
-    assert shape(is_chunked=False).texts([read]) == ([], 0)
-    assert shape(is_chunked=True).texts([chunked(read) if read else read, read]) == ([], 0)
+    assert shape().texts([read]) == []
+    assert shape().texts_in_chunks([chunked(read) if read else read, read]) == ([], 0)
 
 
 def test_a_read_without_its_chunk_s_frame_has_no_shape_in_a_chunked_body() -> None:
     for more in range(300):  # of every length, some of which no chunk has
-        assert shape(is_chunked=True).texts([event("a" * more)[:-2] + b"\r\n\n\n\r\n"]) == ([], 0)
-        assert shape(is_chunked=True).texts([event("a" * more) + b"\r\n"]) == ([], 0)
+        assert shape().texts_in_chunks([event("a" * more)[:-2] + b"\r\n\n\n\r\n"]) == ([], 0)
+        assert shape().texts_in_chunks([event("a" * more) + b"\r\n"]) == ([], 0)
+
+
+def test_bytes_that_are_moved_from_one_event_to_the_next_spoil_both() -> None:
+    whole = event("a") + event("b")
+    for place in range(1, len(whole)):
+        texts = shape().texts([whole[:place], whole[place:]])
+        assert texts == (["a", "b"] if place == len(event("a")) else [])
 
 
 def test_where_no_place_is_the_text_s_there_is_no_shape() -> None:
-    assert shape_of(event("a"), event("a"), "b", MOST, tell) is None
-    assert shape_of(event("a"), event("a"), "a", MOST, lambda bodies: []) is None
+    assert shape_of(event("a"), "b", MOST, tell) is None
+    assert shape_of(event("a"), "a", MOST, lambda bodies: []) is None
 
 
 def test_a_shape_is_proven_anew_by_what_is_said_of_another_text() -> None:
-    found = shape(is_chunked=True)
+    found = shape()
     assert found.is_told(tell)
     assert not found.is_told(lambda bodies: [])

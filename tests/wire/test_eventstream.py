@@ -14,7 +14,7 @@ from collector.model import Frame
 from collector.wire.eventstream import EventStreamCodec
 
 from .event_messages import error, event, exception, header, message, text
-from .pieces import cut, read, single
+from .pieces import cut, read, read_by_events, single
 
 CAP = 1 << 24
 ONE, TWO = event("messageStart", b'{"a":1}'), event("contentBlockDelta", b'{"b":2}')
@@ -153,6 +153,8 @@ def test_frames_and_anomalies_do_not_depend_on_where_bytes_are_cut(body: bytes, 
     whole = read(EventStreamCodec(200), [body])
     assert read(EventStreamCodec(200), cut(body, places)) == whole
     assert read(EventStreamCodec(200), single(body)) == whole
+    assert read_by_events(EventStreamCodec(200), cut(body, places)) == whole
+    assert read_by_events(EventStreamCodec(200), single(body)) == whole
     assert set(whole[1]) <= {"frame_over_cap", "crc_mismatch", "unterminated_final_event"}
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.model import Frame
-from collector.wire.sse import SseCodec
+from collector.wire.sse import MAX_TAKEN_BACK, SseCodec
+
+from .pieces import read_by_events
 
 CAP = 1 << 20
 
@@ -203,6 +205,23 @@ def test_frames_and_anomalies_do_not_depend_on_where_bytes_are_cut(body: bytes, 
     whole = frames_of([body], cap)
     assert frames_of(cut(body, places), cap) == whole
     assert frames_of([body[i : i + 1] for i in range(len(body))], cap) == whole
+
+
+@given(BODIES, st.lists(st.integers(0, 10_000), max_size=12), st.sampled_from([CAP, 60, 20]))
+@settings(max_examples=300)
+def test_what_is_taken_back_and_fed_again_is_the_same_event(body: bytes, places: list[int], cap: int) -> None:
+    whole = frames_of([body], cap)
+    assert read_by_events(SseCodec(cap), cut(body, places)) == whole
+    assert read_by_events(SseCodec(cap), [body[i : i + 1] for i in range(len(body))]) == whole
+
+
+def test_much_of_an_event_is_not_taken_back() -> None:
+    codec = SseCodec(CAP)
+    codec.feed(b"data: 1\n\ndata: " + b"x" * 100)
+    assert codec.take_back() == b"data: " + b"x" * 100
+    codec.feed(b"data: " + b"x" * MAX_TAKEN_BACK)
+    assert codec.take_back() is None
+    assert list(codec.feed(b"\n\n")) == [Frame(b"x" * MAX_TAKEN_BACK)]
 
 
 @given(st.lists(st.binary(max_size=40)))

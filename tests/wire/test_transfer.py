@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.wire.transfer import Dechunker, line_of
@@ -17,6 +17,13 @@ def chunked(chunks: list[bytes], extension: bytes = b"", trailers: bytes = b"") 
 def read(pieces: list[bytes]) -> tuple[bytes, bool, bool]:
     dechunker = Dechunker()
     body = b"".join(dechunker.feed(piece) for piece in pieces)
+    return body, dechunker.complete, dechunker.broken
+
+
+def parsed(pieces: list[bytes]) -> tuple[bytes, bool, bool]:
+    """What the parser makes of the pieces, where it is given all of them."""
+    dechunker = Dechunker()
+    body = b"".join(dechunker._parse(piece) for piece in pieces if not (dechunker.complete or dechunker.broken))
     return body, dechunker.complete, dechunker.broken
 
 
@@ -35,6 +42,24 @@ def test_the_body_does_not_depend_on_where_bytes_are_cut(
     wire = chunked(chunks, extension, b"x-checksum: 1\r\n")
     for pieces in ([wire], cut(wire, places), [wire[i : i + 1] for i in range(len(wire))]):
         assert read(pieces) == (b"".join(chunks), True, False)
+
+
+@given(
+    CHUNKS,
+    st.lists(st.tuples(st.integers(0, 5000), st.binary(max_size=2)), max_size=3),
+    st.lists(st.integers(0, 5000), max_size=10),
+)
+@settings(max_examples=500, deadline=None)
+def test_chunks_that_the_parser_does_not_see_are_read_as_it_reads_them(
+    chunks: list[bytes], faults: list[tuple[int, bytes]], places: list[int]
+) -> None:
+    wire = chunked(chunks)
+    for place, fault in faults:
+        at = place % len(wire)
+        wire = wire[:at] + fault + wire[at + 1 :]
+    for pieces in ([wire], cut(wire, places), [wire[i : i + 1] for i in range(len(wire))]):
+        assert read(pieces) == parsed([wire])
+        assert read(pieces) == parsed(pieces)
 
 
 @given(CHUNKS, CHUNKS)
@@ -57,9 +82,7 @@ def test_reads_that_are_told_together_as_chunks_need_not_be_fed(
     reads = [*(chunked([chunk])[:-5] for chunk in chunks if chunk), *more]
     together, alone = Dechunker(), Dechunker()
     assert [together.feed(piece) for piece in before] == [alone.feed(piece) for piece in before]
-    bodies = together.whole_chunks(reads)
-    found = bodies + [together.feed(read) for read in reads[len(bodies) :]]
-    assert found == [alone.feed(read) for read in reads]
+    assert together.feed_all(reads) == [alone.feed(read) for read in reads]
     assert (together.complete, together.broken) == (alone.complete, alone.broken)
 
 
