@@ -188,7 +188,7 @@ class Answer:
                 body.size += size
                 self._take_texts(texts, times)
                 return
-        self._take_all(body.feed_all(reads), times, waits)
+        self._take_all(*body.feed_all(reads, times), waits)
 
     def _take_back(self) -> bytes | None:
         """What the codec was fed of an event that has not ended; None where the next bytes are to be read by it."""
@@ -203,13 +203,18 @@ class Answer:
                 self._take_in(part, at)
             return
         codec = self._plain[0]
-        if not waits and len(parts) > 1:
-            count = self._take_events(parts, times)  # most reads are one event each
+        if not parts:
+            self._feed(codec, waits, self._last_byte)
+            return
+        if waits:
+            parts[0] = waits + parts[0]
+        if len(parts) > 1:
+            count = self._take_events(parts, times)  # most parts are one event each
             parts, times = parts[count:], times[count:]
         if not parts:
             return
-        data = b"".join((waits, *parts))
-        arrived = list(accumulate(map(len, parts), initial=len(waits)))[1:]
+        data = b"".join(parts)
+        arrived = list(accumulate(map(len, parts)))
         events = codec.split(data)
         ends = list(accumulate(map(len, events)))
         came = times * len(events) if len(times) == 1 else [times[bisect_left(arrived, end)] for end in ends]

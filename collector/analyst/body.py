@@ -43,11 +43,18 @@ class Body:
         """Whether a chunk may begin with the next byte."""
         return self._dechunker is not None and self._dechunker.is_between
 
-    def feed_all(self, reads: list[bytes]) -> list[bytes]:
-        """The bytes that each read brings, where no content coding is on."""
-        parts = reads if self._dechunker is None else self._dechunker.feed_all(reads)
+    def feed_all(self, reads: list[bytes], times: list[float]) -> tuple[list[bytes], list[float]]:
+        """The bytes that the reads bring, where no content coding is on, and when each part of them came."""
+        parts, came = reads, times
+        if self._dechunker is not None:
+            parts = self._dechunker.whole_chunks(reads)
+            came = times[: len(parts)]
+            for read, at in zip(reads[len(parts) :], times[len(parts) :], strict=True):
+                more = self._dechunker.feed_parts(read)
+                parts += more
+                came += [at] * len(more)
         self.size += sum(map(len, parts))
-        return parts
+        return parts, came
 
     @property
     def stopped(self) -> bool:

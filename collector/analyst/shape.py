@@ -37,6 +37,8 @@ class Shape(Struct, frozen=True):
         begin, stop = len(start) - 1, 1 - len(end)
         if max(map(len, events)) > self.most:
             return []
+        if not events[-1].endswith(end):  # as the last one often is not whole
+            events = events[:-1]
         written = [event[begin:stop] for event in events]
         # Cut and put together again they are the same bytes; for as many of the same lengths, that is so of each.
         if start[:-1] + (end[1:] + start[:-1]).join(written) + end[1:] != b"".join(events):

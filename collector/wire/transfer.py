@@ -11,6 +11,7 @@ import httptools
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 MAX_SIZE = 8  # digits of a chunk's size
+SHORT = 1024  # bytes of a chunk: where they are fewer, to search all chunks costs less than to look for each
 LAST = b"0\r\n\r\n"
 _SIZE = re.compile(rb"[1-9A-Fa-f][0-9A-Fa-f]{0,7}")
 _CUT_SIZE = re.compile(rb"[1-9A-Fa-f][0-9A-Fa-f]{0,7}\r?")
@@ -46,8 +47,13 @@ class Dechunker:
 
     def feed(self, data: bytes) -> bytes:
         """The body bytes in `data`; nothing after the end or once the coding is broken."""
+        parts = self.feed_parts(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def feed_parts(self, data: bytes) -> list[bytes]:
+        """The same, each chunk by itself as far as that costs nothing; no part is empty."""
         if self.complete or self.broken:
-            return b""
+            return []
         if self._is_parsed:
             return self._parse(data)
         if self._cut:
@@ -56,7 +62,7 @@ class Dechunker:
             # Most reads are exactly one chunk.
             line, _, body = data.partition(b"\r\n")
             if len(line) <= MAX_SIZE and _size_of(line) == len(body) - 2 and body[-2:] == b"\r\n":
-                return body[:-2]
+                return [body[:-2]]
         parts, at = self._plain_chunks(data)
         if at < len(data):
             rest = data[at:] if at else data
@@ -65,18 +71,13 @@ class Dechunker:
             elif not self._left and _CUT_SIZE.fullmatch(rest):
                 self._cut = rest
             else:
-                parts.append(self._parse(rest))
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+                parts += self._parse(rest)
+        return parts
 
     @property
     def is_between(self) -> bool:
         """Whether a chunk may begin with the next byte."""
         return not (self._left or self._cut or self._is_parsed or self.complete or self.broken)
-
-    def feed_all(self, reads: Sequence[bytes]) -> list[bytes]:
-        """What `feed` gives for each."""
-        bodies = self.whole_chunks(reads)
-        return bodies if len(bodies) == len(reads) else bodies + [self.feed(data) for data in reads[len(bodies) :]]
 
     def whole_chunks(self, reads: Sequence[bytes]) -> list[bytes]:
         """The body bytes of the first reads, as far as each is exactly one chunk. They need not be fed any more."""
@@ -97,15 +98,19 @@ class Dechunker:
         """The bytes of the chunks that data begins with, as far as they are plain, and where something else begins."""
         parts: list[bytes] = []
         at, size, left = 0, len(data), self._left
-        if not left:
-            parts, at = _chunks_of_one_line(data)
+        is_first = True
         while at < size:
-            is_new = not left
-            if is_new:
+            if not left:
                 line_end = data.find(b"\r\n", at, at + MAX_SIZE + 2)
                 length = _size_of(data[at:line_end]) if line_end > at else None
                 if length is None:
                     break
+                if is_first and length < SHORT:
+                    is_first = False
+                    more, taken = _chunks_of_one_line(data[at:])
+                    parts += more
+                    at += taken
+                    continue
                 at, left = line_end + 2, length + 2
             end = at + left - 2
             if size <= end:
@@ -114,10 +119,6 @@ class Dechunker:
             elif data[end : end + 2] == b"\r\n":
                 parts.append(data[at:end])
                 at, left = end + 2, 0
-                if not is_new:
-                    more, taken = _chunks_of_one_line(data[at:])
-                    parts += more
-                    at += taken
             elif data[end:] == b"\r":
                 parts.append(data[at:end])
                 self._cut = b"\r"
@@ -125,9 +126,11 @@ class Dechunker:
             else:
                 break
         self._left = left
+        if parts and not parts[0]:  # of the chunk that had begun, only the line end came
+            del parts[0]
         return parts, at
 
-    def _parse(self, data: bytes) -> bytes:
+    def _parse(self, data: bytes) -> list[bytes]:
         if self._parser is None:
             self._parser = httptools.HttpResponseParser(self)
             self._parser.feed_data(HEAD)
@@ -145,9 +148,8 @@ class Dechunker:
             self._parser = None
         # The start of the next chunk's size may have come already.
         self._is_parsed = self._is_parsed or not data.endswith(b"\r\n")
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts.clear()
-        return body
+        parts, self._parts = self._parts, []
+        return parts
 
 
 def _chunks_of_one_line(data: bytes) -> tuple[list[bytes], int]:
