@@ -28,6 +28,13 @@ RECONNECT_DELAY = 0.2
 # batch, which costs as much as sending it.
 ACKNOWLEDGEMENT_DELAY = 0.05
 MOST_IN_DOUBT = 100_000  # exchanges; with more of them all count as lost
+# From where the queue is so full, exchanges that carry much are given up one after the other, each at a fill of its
+# own, so that the analyst has time for the others: were nobody given up before it is full, then all would be at once.
+CROWDED = 0.5
+FULL_FOR_HEAVY = 0.9  # what is above it is for exchanges that carry little
+HEAVY = 64 * 1024  # bytes that an exchange told while the queue was crowded; less, where so much of all would be
+HEAVY_SHARE = 0.1  # of the queue
+SPREAD = 0.6180339887  # its multiples, less their whole parts, lie evenly between 0 and 1 (Weyl)
 SEND_BUFFER = 1024 * 1024
 ACKNOWLEDGEMENT_LIMIT = 16 * 1024 * 1024  # a longer one is no acknowledgement
 
@@ -35,18 +42,20 @@ ACKNOWLEDGEMENT_LIMIT = 16 * 1024 * 1024  # a longer one is no acknowledgement
 class Watch:
     """What the tap knows of one exchange: `unobserved` is why it will have no record, None while it may have one."""
 
-    __slots__ = ("id", "unobserved")
+    __slots__ = ("id", "in_crowd", "unobserved")
 
     def __init__(self, number: int) -> None:
         self.id = number
         self.unobserved: str | None = None
+        self.in_crowd = 0  # bytes told while the queue was crowded
 
 
 class Ledger:
     """The accounts of the tap, without its socket.
 
     `queued` counts the bytes of every event that waits, or was sent and is not acknowledged; it never passes `bound`
-    by more than the small notices that an exchange was dropped. At any time
+    by more than the small notices that an exchange was dropped. When it is crowded, exchanges that carry much are
+    dropped first. At any time
     forwarded = acknowledged + all unobserved + ended and not yet acknowledged. When an analyst dies, what it did not
     acknowledge is in doubt until the next one greets: it knows which of them were recorded, and the rest is lost.
     """
@@ -62,6 +71,7 @@ class Ledger:
         self._events: list[Event] = []
         self._batch = 0  # bytes of the events that wait,
         self._room = -1  # and what they may become; less than nothing while there is no analyst
+        self._free = -1  # up to where the queue is not crowded
         self._sent: deque[int] = deque()  # bytes of each batch that is not acknowledged
         self._sent_bytes = 0
         self._open: dict[int, Watch] = {}
@@ -86,7 +96,7 @@ class Ledger:
     def begin(self, watch: Watch, size: int, *told: Event) -> None:
         """Queue the first events of an exchange, or do without the exchange."""
         batch = self._batch + size + EVENT_SIZE * len(told)
-        if batch > self._room:
+        if batch > self._free and not self._has_room(watch, batch, size):
             watch.unobserved = "queue_full" if self.connected else "analyst_down"
             return
         self._open[watch.id] = watch
@@ -97,7 +107,7 @@ class Ledger:
         if watch.unobserved is not None:
             return
         batch = self._batch + size + EVENT_SIZE * len(told)
-        if batch > self._room:
+        if batch > self._free and not self._has_room(watch, batch, size):
             self._drop(watch)
             return
         # The same as _put, without its call: this runs once per chunk.
@@ -131,6 +141,7 @@ class Ledger:
             self._sent.append(self._batch)
             self._sent_bytes += self._batch
             self._room -= self._batch
+            self._free -= self._batch
             self._batch = 0
         return events
 
@@ -142,6 +153,7 @@ class Ledger:
             size = self._sent.popleft()
             self._sent_bytes -= size
             self._room += size
+            self._free += size
         if answer.is_greeting:
             self._settle_doubt(answer.ended)
             return
@@ -154,6 +166,7 @@ class Ledger:
         """An analyst is there."""
         self.connected = True
         self._room = self.bound
+        self._free = int(self.bound * CROWDED)
 
     def disconnect(self) -> None:
         """The analyst is gone. What it was told and did not acknowledge is in doubt."""
@@ -168,7 +181,7 @@ class Ledger:
         self._events = []
         self._sent.clear()
         self._batch = self._sent_bytes = 0
-        self._room = -1
+        self._room = self._free = -1
 
     def give_up_doubt(self) -> None:
         """No analyst will come that could tell what was recorded."""
@@ -179,6 +192,16 @@ class Ledger:
         self.acknowledged += len(known)
         self.unobserved["analyst_lost"] += len(self._in_doubt) - len(known)
         self._in_doubt.clear()
+
+    def _has_room(self, watch: Watch, batch: int, size: int) -> bool:
+        """Whether an exchange may tell so many bytes more, which make the batch so large, although it is crowded."""
+        watch.in_crowd += size
+        room = self._room
+        others = len(self._open)
+        if others > 1 and room >= 0 and watch.in_crowd > min(HEAVY, self.bound * HEAVY_SHARE / others):
+            patience = watch.id * SPREAD % 1.0
+            room -= int(self.bound * (1.0 - CROWDED - (FULL_FOR_HEAVY - CROWDED) * patience))
+        return batch <= room
 
     def _put(self, batch: int, told: tuple[Event, ...]) -> None:
         self._batch = batch
@@ -269,8 +292,7 @@ class Tap(Ledger):
         if events:
             body = encode_events(events)
             self._out.append(memoryview(len(body).to_bytes(4, "big") + body))
-            if not self._waits_to_write:
-                self._send(self._socket)
+            self._send(self._socket)  # even if it was full: the loop would ask again only after a turn of its own
             if self._sent_bytes > self.bound // 4:
                 self._read()
             if self._listener is None and self._socket is not None:

@@ -25,6 +25,9 @@ GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
+FLOOD = 400  # rounds
+
+
 def make_ledger(bound: int) -> Ledger:
     return Ledger(bound, lambda: None, lambda: None)
 
@@ -128,6 +131,63 @@ def test_the_bound_holds_inside_one_exchange_and_it_is_dropped_whole() -> None:
     assert [type(event) for event in batch[-1:]] == [ExchangeDropped]
     assert not any(isinstance(event, ExchangeEnded) for event in batch)
     assert ledger.unobserved == {"queue_full": 1, "analyst_down": 0, "analyst_lost": 0}
+
+
+def flooded(heavy: int, piece: int, read: float) -> tuple[set[int], int]:
+    """So many exchanges tell a piece each a round, of which the analyst reads this share, and a small one begins.
+
+    Those that are still observed after FLOOD rounds, and how many small ones were.
+    """
+    behind: list[int] = []
+
+    def send() -> None:
+        size = ledger._batch
+        if ledger.take_batch():
+            behind.append(size)
+
+    ledger = Ledger(1 << 24, lambda: None, send)
+    ledger.connect()
+    watches = [Watch(number) for number in range(heavy)]
+    for watch in watches:
+        ledger.begin(*seen(watch, 500))
+    small = 0
+    budget = 0.0
+    for number in range(heavy, heavy + FLOOD):
+        for watch in watches:
+            ledger.tell(*seen(watch, piece))
+        other = Watch(number)
+        ledger.begin(*seen(other, 2000))
+        ledger.end(other, end(other))
+        small += other.unobserved is None
+        send()
+        budget += heavy * piece * read
+        while behind and behind[0] <= budget:
+            budget -= behind.pop(0)
+            ledger.acknowledge(Acknowledged(1, []))
+        if not behind:
+            budget = 0.0
+    assert ledger.queued <= ledger.bound + 2 * EVENT_SIZE * heavy
+    return {watch.id for watch in watches if watch.unobserved is None}, small
+
+
+@pytest.mark.parametrize(("heavy", "piece"), [(10, 20_000), (10, 200_000), (50, 20_000), (300, 20_000), (300, 2000)])
+@pytest.mark.parametrize("read", [0.1, 0.3, 0.6, 0.9])
+def test_where_the_analyst_is_too_slow_it_is_told_as_many_exchanges_as_it_can_read(
+    heavy: int, piece: int, read: float
+) -> None:
+    kept, small = flooded(heavy, piece, read)
+    assert read - 0.11 <= len(kept) / heavy <= read + 0.05
+    assert small == FLOOD, "those that carry little are not given up for those that carry much"
+
+
+def test_an_exchange_alone_may_fill_the_queue() -> None:
+    ledger = make_ledger(1 << 24)
+    ledger.connect()
+    watch = Watch(1)  # of little patience
+    ledger.begin(*seen(watch, 500))
+    while ledger.queued < 0.97 * ledger.bound:
+        ledger.tell(*seen(watch, 100_000))
+    assert watch.unobserved is None
 
 
 def test_an_exchange_that_begins_while_the_queue_is_full_is_counted_and_nothing_of_it_is_told() -> None:
