@@ -46,6 +46,7 @@ from exporters.prometheus import PrometheusExporter
 BATCH = 50  # events of one batch
 FRAMES = 200  # of one stream
 OPEN = 1000  # exchanges open at once, where memory is measured
+LARGE_READ = 4000  # bytes
 LEDGER = 2000
 VARIES = b"@@@@"  # in a response head: another number for each exchange, since heads are not all the same
 WORDS = (" the", " service", " answers", " with", " a", " stream", " of", " small", " pieces", ".")
@@ -158,6 +159,13 @@ def openai_stream() -> Traffic:
         tuple(pieces),
         len(events) + 1,
     )
+
+
+def recut(traffic: Traffic, size: int) -> Traffic:
+    """The same stream as it comes where reads are late: several events in each, the last one cut."""
+    body = b"".join(traffic.pieces)
+    pieces = tuple(body[at : at + size] for at in range(0, len(body), size))
+    return msgspec.structs.replace(traffic, name=f"{traffic.name}, {size} B a read", pieces=pieces)
 
 
 def anthropic_stream() -> Traffic:
@@ -480,7 +488,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    kinds = [openai_stream(), anthropic_stream(), bedrock_stream(), openai_json()]
+    streams = [openai_stream(), anthropic_stream(), bedrock_stream()]
+    kinds = [*streams, *(recut(stream, LARGE_READ) for stream in streams), openai_json()]
     kinds = [traffic for traffic in kinds if given.only in traffic.name]
     heads = ("frames/s", "exchanges/s", "best frames/s", "µs/exchange", *STAGES, "KiB open", "of it text")
     lines = [f"| traffic | {' | '.join(heads)} |", "| --- |" + " ---: |" * len(heads)]

@@ -147,8 +147,8 @@ DESCRIPTIONS: dict[str, str] = {
     "proxy.max_connections": "Connections of the service per worker; further ones are refused.",
     "proxy.max_head": "Largest head of a request or response. At least 1KiB.",
     "proxy.queue": (
-        "Bytes of events per worker that may wait for the analyst. Beyond it whole exchanges go unobserved, and "
-        "are counted; requests are never held up."
+        "Bytes of events per worker that may wait for the analyst. From half of it on whole exchanges go unobserved, "
+        "those that carry much first, and are counted; requests are never held up."
     ),
     "proxy.drain_timeout": "On SIGTERM, how long open streams may take to finish.",
     "proxy.trace_parent": (
