@@ -304,7 +304,7 @@ def test_others_are_warned_about_only_where_something_is_exported(
     begin: Callable[..., Telemetry], caplog: pytest.LogCaptureFixture
 ) -> None:
     begin({"OTEL_BSP_SCHEDULE_DELAY": "1"})
-    assert caplog.records == []
+    assert not [record for record in caplog.records if record.name.startswith("exporters")]
     begin({"OTEL_BSP_SCHEDULE_DELAY": "1"}, endpoint="http://127.0.0.1:1", timeout=0.1)
     assert [record.getMessage() for record in caplog.records if "OTEL_BSP_SCHEDULE_DELAY" in record.getMessage()]
 
