@@ -32,11 +32,12 @@ from collector.model import (
     ExchangeEnded,
     Exporter,
     Judgement,
+    Meters,
+    Place,
     Reading,
     Relevance,
     RequestSeen,
     ResponseSeen,
-    Series,
     ValidationTask,
     decode_events,
     encode_events,
@@ -308,30 +309,51 @@ class _Unasked:
         return ()
 
 
-class _Dropped:
-    def record(self, values: Sequence[float], trace_id: str | None = None) -> None:
-        pass
+Taker = Callable[[float], object]
+Key = str | tuple[str, ...]
 
 
-class _Listed:
-    """Keeps what it is told; with `keep` false it drops it."""
+class _Dropped(dict[Key, Taker]):
+    """Meters and exporter in one, that drop what they are told."""
 
-    def __init__(self, keep: bool) -> None:
-        self.readings: list[Reading] = []
-        self._keep = keep
+    def __missing__(self, key: Key) -> Taker:
+        self[key] = taker = bool
+        return taker
 
     def record(self, reading: Reading, trace_id: str | None = None) -> None:
-        self.record_all((reading,))
+        pass
 
     def record_all(self, readings: Iterable[Reading], extra: tuple[str, ...] = (), trace_id: str | None = None) -> None:
-        if self._keep:
-            self.readings += readings
-        else:
-            for _ in readings:
-                pass
+        pass
 
-    def bind(self, steady: Sequence[Reading], varying: Sequence[Reading], extra: tuple[str, ...] = ()) -> Series | None:
-        return None if self._keep else _Dropped()
+    def meters(self, place: Place, extra: tuple[str, ...] = (), trace_id: str | None = None) -> Meters:
+        return self
+
+
+class _Listed(_Dropped):
+    """Keeps what it is told, exchange by exchange."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[Place, list[tuple[Key, float]]]] = []
+        self.others: list[Reading] = []
+
+    def __missing__(self, key: Key) -> Taker:
+        return lambda value: self.told[-1][1].append((key, value))
+
+    def record_all(self, readings: Iterable[Reading], extra: tuple[str, ...] = (), trace_id: str | None = None) -> None:
+        self.others += readings
+
+    def meters(self, place: Place, extra: tuple[str, ...] = (), trace_id: str | None = None) -> Meters:
+        self.told.append((place, []))
+        return self
+
+    def tell(self, exporter: Exporter) -> None:
+        for place, told in self.told:
+            meters = exporter.meters(place)
+            for key, value in told:
+                meters[key](value)
+        exporter.record_all(self.others)
 
 
 def analyst_of(traffic: Traffic, exporter: Exporter | None = None) -> Analyst:
@@ -430,7 +452,7 @@ def _stages(traffic: Traffic, exchanges: int) -> dict[str, float]:
             fold.ended(event)
 
     spent["begin"], spent["bytes"], spent["end"] = timed(begin), timed(read), timed(end)
-    analyst, told_by = analyst_of(traffic, _Listed(keep=False)), worker()
+    analyst, told_by = analyst_of(traffic, _Dropped()), worker()
     for events in told:
         analyst.take(told_by, events[:-1])
 
@@ -439,17 +461,14 @@ def _stages(traffic: Traffic, exchanges: int) -> dict[str, float]:
             analyst.take(told_by, [event])
 
     spent["readings"] = max(0.0, timed(finish) - spent["end"])
-    listed = _Listed(keep=True)
+    listed = _Listed()
     listening = analyst_of(traffic, listed)
     for events in told:
         listening.take(told_by, events)
     exporter = PrometheusExporter((), 300.0, 5000, SystemClock())
 
-    def record() -> None:
-        exporter.record_all(listed.readings)
-
-    record()  # makes the series
-    spent["record"] = timed(record)
+    listed.tell(exporter)  # makes the series
+    spent["record"] = timed(lambda: listed.tell(exporter))
     return spent
 
 

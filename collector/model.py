@@ -752,27 +752,29 @@ class Reading(Struct, frozen=True, array_like=True, gc=False):
     extra: tuple[str, ...] = ()  # values of the configured labels, for metrics with a route
 
 
-class Series(Protocol):
-    """Series that are told of together again and again: `record` takes a value for each that varies, in their order."""
+Place = tuple[str, str, str, str]  # route, provider, model and operation of an exchange, as labels
 
-    def record(self, values: Sequence[float], trace_id: str | None = None) -> None: ...
+
+class Meters(Protocol):
+    """What takes the numbers of one moment, by metric and by what its labels are beside those of the place:
+    `meters["semantic_health_tokens_total", "input"](32.0)`.
+    """
+
+    def __getitem__(self, series: str | tuple[str, ...], /) -> Callable[[float], object]: ...
 
 
 class Exporter(Protocol):
     """`trace_id` is of the sampled trace that readings come from, for exemplars.
 
-    `record_all` takes readings of one moment; `extra` are the values of the configured labels of them all. `bind` gives
-    the series of such readings, those of `steady` with the value that each has now; None where one of them is not
-    exported under the labels that it says, or is not known yet.
+    `record_all` takes readings of one moment; `extra` are the values of the configured labels of them all. `meters`
+    take the same without a Reading for each; they are for one thread, and until these are asked for again.
     """
 
     def record(self, reading: Reading, trace_id: str | None = None) -> None: ...
     def record_all(
         self, readings: Iterable[Reading], extra: tuple[str, ...] = (), trace_id: str | None = None
     ) -> None: ...
-    def bind(
-        self, steady: Sequence[Reading], varying: Sequence[Reading], extra: tuple[str, ...] = ()
-    ) -> Series | None: ...
+    def meters(self, place: Place, extra: tuple[str, ...] = (), trace_id: str | None = None) -> Meters: ...
 
 
 class EmbeddingModel(Struct, frozen=True, array_like=True):

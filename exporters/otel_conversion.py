@@ -24,7 +24,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.samples import Sample
 
 from collector.catalogue import BY_NAME
-from exporters.prometheus import UNKNOWN
+from collector.labels import UNKNOWN
 
 SERVICE = "semhealth"
 UNITS = {"seconds": "s", "bytes": "By", "": ""}  # UCUM words for the units of the catalogue

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
 import re
-import statistics
-import sys
 import threading
-from array import array
-from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import accumulate, product, takewhile
+from functools import partial
+from itertools import product
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
@@ -22,25 +17,39 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
 from collector.catalogue import LABELS, METRICS, Label, Metric, label_names, label_rules
-from collector.model import Clock, Reading
+from collector.labels import UNKNOWN, reading_of
+from collector.model import Clock, Place, Reading
 from exporters.exposition import EOF, after, heads, number, prefix
+from exporters.series import (
+    LARGEST,
+    SLICE_READINGS,
+    SLICES,
+    Gauge,
+    Moment,
+    Now,
+    Refuse,
+    Series,
+    Spread,
+    Take,
+    Total,
+    Window,
+    mean,
+    median,
+    settle,
+)
 
 OTHER = "other"  # a value beyond its label's bound, or beyond the bound on series
 INVALID = "invalid"  # a value that is no printable text
-UNKNOWN = "unknown"  # a value that was not given
-TRACE_ID = "trace_id"  # of an exemplar (opentelemetry-specification, compatibility with Prometheus)
 
 LABEL_BYTES = 128  # a longer label value is cut
 EXTRA_BOUND = 100  # values kept of each label that the user configured
 ZERO_COMBINATIONS = 64  # closed label sets up to this size start at 0 together
-SLICES = 60  # a window is this many slices of time
-SLICE_READINGS = 100  # readings kept per slice for a median; above it a random sample of so many
+WAITING = 500  # moments whose readings may wait to be summed up
+REMEMBERED = 4  # ways to a series that are remembered, for each series that there may be
 
-LARGEST = sys.float_info.max
 LABEL_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -51,11 +60,8 @@ DROPPED = "semantic_health_readings_dropped_total"
 OVERFLOW = "semantic_health_label_overflow_total"
 
 Values = tuple[str, ...]
-At = tuple[float, float]  # monotonic and Unix seconds at which a reading is taken
-Take = Callable[[float, str | None, At], None]  # a value, the trace that it comes from, and when
-Takers = dict[tuple[str, Values], Take]  # by metric and labels, as readings say them
+Key = str | tuple[str, ...]  # of Meters
 Lock = AbstractContextManager[bool]
-_NO_TAKERS: Takers = {}
 
 
 class PrometheusExporter:
@@ -75,17 +81,20 @@ class PrometheusExporter:
         self.registry = CollectorRegistry()
         self.started = clock.wall()  # Unix seconds: every counter was 0 then
         self._clock = clock
-        self._lock = threading.RLock()  # around all readings of one call, and each look at more than one number
+        self._lock = threading.RLock()  # around `record_all`, what makes series, and each look at numbers
         self._extra = tuple(Label(name, "configured label", bound=EXTRA_BOUND) for name in extra_labels)
-        self._resets: dict[Values, float] = {}  # when each rate limit is full again; bounded by the series
+        self._resets: dict[Values, Gauge] = {}  # when each rate limit is full again; bounded by the series
         self._sources: list[_Source] = []  # one per metric of the catalogue
         self._families = {metric.name: self._family(metric, window, clock) for metric in METRICS}
         self._related = {name: tuple(self._counters_beside(family)) for name, family in self._families.items()}
         self._known: dict[str, set[str]] = {}  # values kept of each open label, bounded by Label.bound
-        self._series: dict[tuple[str, Values], Take] = {}  # by what is exported; bounded by max_series
-        self._takers: dict[Values, Takers] = {}  # by the values of configured labels; twice max_series in all at most
+        self._series: dict[tuple[str, Values], Series] = {}  # by what is exported; bounded by max_series
+        self._sums: list[Total | Spread] = []  # those of them on which readings wait
+        self._moments = 0  # whose readings may wait; at most WAITING
+        # By place, configured labels and whether there is a trace; with all that they hold bounded by REMEMBERED.
+        self._meters: dict[tuple[Place | None, Values, bool], _Meters] = {}
+        self._remembered = 0
         self._zeroed: set[tuple[str, Values]] = set()  # bounded by the series that caused them
-        self._unsettled: list[BoundSeries] = []  # with counts that are in no total yet
         self._count = 0
         self._max_series = max_series
         # Kept free: every metric once with `other` in each open label, and its two counters of what was refused.
@@ -107,32 +116,32 @@ class PrometheusExporter:
 
     def record_all(self, readings: Iterable[Reading], extra: Values = (), trace_id: str | None = None) -> None:
         """Take readings of one moment, each as `record` does, with `extra` as the values of the configured labels."""
-        taker_of = self._takers.get(extra, _NO_TAKERS).get
-        at = (self._clock.monotonic(), self._clock.wall())
         with self._lock:
+            meters = self.meters(None, extra, trace_id)
             for reading in readings:
-                value = reading.value
-                take = taker_of((reading.metric, reading.labels))
-                if take is not None and 0.0 <= value <= LARGEST:
-                    take(value, trace_id, at)
+                key = (reading.metric, *reading.labels)
+                if 0.0 <= reading.value <= LARGEST:
+                    meters[key](reading.value)
                 else:
-                    self._record_with_care(reading, extra, trace_id, at)
+                    self._take_with_care(meters, key, reading.value)
 
-    def bind(self, steady: Sequence[Reading], varying: Sequence[Reading], extra: Values = ()) -> BoundSeries | None:
-        """Series that were recorded before, to be recorded together. `steady` are counts."""
-        takers = self._takers.get(extra, _NO_TAKERS)
-        told = (*steady, *varying)
-        found = (takers.get((reading.metric, reading.labels)) for reading in told)
-        takes = [take for take in found if take is not None]
-        is_known = len(takes) == len(told) and all(map(_counts_up, takes[: len(steady)]))
-        return BoundSeries(self, told, extra, takes, len(steady)) if is_known else None
+    def meters(self, place: Place | None, extra: Values = (), trace_id: str | None = None) -> _Meters:
+        """What takes the readings of this moment, as `record_all` does, without making one of each. `place` are values
+        of labels that need not be said, and never are.
 
-    def take_bound(self, series: BoundSeries, values: Sequence[float]) -> None:
-        """What `series` was told, all of it finite and none below 0."""
-        at = (self._clock.monotonic(), self._clock.wall())
-        with self._lock:
-            if series.take(values, at) == 1:
-                self._unsettled.append(series)
+        Meters are for one thread, until these are asked for again.
+        """
+        self._moments += 1
+        if self._moments >= WAITING:
+            self._settle()
+        moment = Moment(self._clock.monotonic(), self._clock.wall(), trace_id)
+        key = (place, extra, trace_id is not None)
+        meters = self._meters.get(key)
+        if meters is None:
+            meters = _Meters(self._take_with_care, place, extra, Now(moment))
+            self._remember(self._meters, key, meters)
+        meters.now.moment = moment
+        return meters
 
     def add(self, metric: str, amount: float = 1.0, labels: tuple[str, ...] = ()) -> None:
         """Record one reading, for counts that no exchange brings."""
@@ -154,41 +163,51 @@ class PrometheusExporter:
 
     # ------------------------------------------------------------ readings of series not met before
 
-    def _record_with_care(self, reading: Reading, extra: Values, trace_id: str | None, at: At) -> None:
+    def _take_with_care(self, meters: _Meters, key: Key, value: float) -> None:
+        """Take a reading of a series that these meters do not know, or that may not fit."""
+        reading = reading_of(meters.place, key, value)
         family = self._families.get(reading.metric)
-        if family is None:
-            self._count_one(DROPPED, OTHER, at)
-            return
-        fits = family.lowest <= reading.value <= LARGEST and len(reading.labels) == len(family.metric.labels)
-        take = self._admit(family, reading.labels, extra, at) if fits else None
-        if take is None:
-            self._count_one(DROPPED, reading.metric, at)
-        else:
-            take(reading.value, trace_id, at)
+        with self._lock:
+            if family is None:
+                self._count_more(DROPPED, OTHER)
+                return
+            fits = family.lowest <= value <= LARGEST and len(reading.labels) == len(family.metric.labels)
+            series, is_as_said = self._admit(family, reading.labels, meters.extra) if fits else (None, False)
+            if series is None:
+                self._count_more(DROPPED, reading.metric)
+                return
+            series.add(value, meters.now.moment)
+            if is_as_said:
+                # Only what the label sets bound is remembered: raw values have no end.
+                self._remember(meters, key, series.taker(meters.now))
 
-    def _admit(self, family: _Family, labels: Values, extra: Values, at: At) -> Take | None:
-        """The series of these labels, made when new; None when there is no room."""
+    def _admit(self, family: _Family, labels: Values, extra: Values) -> tuple[Series | None, bool]:
+        """The series of these labels, made when new, and whether it has them as said; none when there is no room."""
         name = family.metric.name
         given = extra if family.has_extra else ()
         padded = tuple(given[i] if i < len(given) else UNKNOWN for i in range(len(family.rules) - len(labels)))
         said = labels + padded
         cleaned = tuple(clean_label(value) for value in said)
         bounded = tuple(self._bound(rule, value) for rule, value in zip(family.rules, cleaned, strict=True))
-        take = self._series.get((name, bounded))
-        if take is None and self._count + family.cost <= self._room:
-            take = self._create(family, bounded)
+        series = self._series.get((name, bounded))
+        if series is None and self._count + family.cost <= self._room:
+            series = self._create(family, bounded)
             self._start_siblings(family, bounded)
-        if take is None:
+        if series is None:
             bounded = tuple(OTHER if r.values is None else v for r, v in zip(family.rules, bounded, strict=True))
-            take = self._series.get((name, bounded))
-            if take is None and self._count + family.cost <= self._max_series:
-                take = self._create(family, bounded)
-        if take is None or bounded != cleaned:
-            self._count_one(OVERFLOW, name, at)
-        elif cleaned == said and extra in ((), padded):
-            # Only what the label sets bound is remembered: raw values have no end.
-            self._takers.setdefault(extra, {})[name, labels] = take
-        return take
+            series = self._series.get((name, bounded))
+            if series is None and self._count + family.cost <= self._max_series:
+                series = self._create(family, bounded)
+        if series is None or bounded != cleaned:
+            self._count_more(OVERFLOW, name)
+        return series, bounded == said
+
+    def _remember(self, where: dict[_Key, _Kept], key: _Key, kept: _Kept) -> None:
+        if self._remembered >= REMEMBERED * self._max_series:
+            self._meters.clear()
+            self._remembered = 0
+        self._remembered += 1
+        where[key] = kept
 
     def _bound(self, rule: Label, value: str) -> str:
         if rule.values is not None:
@@ -201,15 +220,17 @@ class PrometheusExporter:
         known.add(value)
         return value
 
-    def _create(self, family: _Family, labels: Values) -> Take:
+    def _create(self, family: _Family, labels: Values) -> Series:
         self._count += family.cost
-        take = family.series(labels)
-        self._series[family.metric.name, labels] = take
+        series = family.series(labels)
+        self._series[family.metric.name, labels] = series
+        if isinstance(series, Total | Spread):
+            self._sums.append(series)
         if family.metric.name not in {DROPPED, OVERFLOW}:
             self._start_at_zero(DROPPED, family.metric.name)
             if any(rule.values is None for rule in family.rules):
                 self._start_at_zero(OVERFLOW, family.metric.name)
-        return take
+        return series
 
     def _start_at_zero(self, counter: str, label: str) -> None:
         if (counter, (label,)) not in self._series and self._count < self._room:
@@ -233,11 +254,17 @@ class PrometheusExporter:
             if (family.metric.name, values) not in self._series and self._count + family.cost <= self._room:
                 self._create(family, values)
 
-    def _count_one(self, counter: str, label: str, at: At) -> None:
-        take = self._series.get((counter, (label,)))
-        if take is None:
-            take = self._create(self._families[counter], (label,))  # as many as the catalogue has metrics
-        take(1.0, None, at)
+    def _count_more(self, counter: str, label: str, number: int = 1) -> None:
+        with self._lock:
+            series = self._series.get((counter, (label,)))
+            if series is None:
+                series = self._create(self._families[counter], (label,))  # as many as the catalogue has metrics
+            series.add(float(number), _NO_MOMENT)
+
+    def _settle(self) -> None:
+        with self._lock:
+            self._moments = 0
+            settle(self._sums)
 
     # ------------------------------------------------------------ from the catalogue
 
@@ -245,16 +272,18 @@ class PrometheusExporter:
         has_extra = "route" in metric.labels
         rules = label_rules(metric) + (self._extra if has_extra else ())
         names = label_names(metric) + tuple(label.name for label in self._extra if has_extra)
+        refuse = partial(self._count_more, DROPPED, metric.name)
         source: _Source
         match metric.kind:
             case "counter":
-                source = _Counters(metric, names, self._settle)
+                source = _Counters(metric, names, self._lock, refuse, self._settle if metric.name == DROPPED else None)
             case "histogram":
-                source = _Histograms(metric, names, self._lock)
+                source = _Histograms(metric, names, self._lock, refuse)
             case "gauge":
-                source = _Gauges(metric, names, clock, self._resets if metric.name.startswith(RATE_LIMITS) else None)
+                resets = self._resets if metric.name.startswith(RATE_LIMITS) else {}
+                source = _Gauges(metric, names, clock, resets, refuse)
             case "window_ratio" | "window_median":
-                source = _Windows(metric, names, window, clock, self._refuse)
+                source = _Windows(metric, names, window, clock, refuse)
         self.registry.register(source)
         self._sources.append(source)
         return _Family(metric, rules, has_extra, source.cost, source.lowest, source.series, _start_together(rules))
@@ -268,15 +297,28 @@ class PrometheusExporter:
             if other.metric.kind == "counter" and other.has_extra and is_small and opens <= place.keys():
                 yield other, tuple(place.get(rule.name, -1) for rule in other.rules)
 
-    def _settle(self) -> None:
-        with self._lock:
-            for series in self._unsettled:
-                series.settle()
-            self._unsettled.clear()
 
-    def _refuse(self, metric: str, at: At) -> None:
-        with self._lock:
-            self._count_one(DROPPED, metric, at)
+_Key = TypeVar("_Key", bound=Hashable)
+_Kept = TypeVar("_Kept")
+_NO_MOMENT = Moment(0.0, 0.0)  # for counts, which have none
+
+
+class _Meters(dict[Key, Take]):
+    """What takes the readings of one place, by metric and further labels; those not met before are taken with care."""
+
+    __slots__ = ("_with_care", "extra", "now", "place")
+
+    def __init__(
+        self, with_care: Callable[[_Meters, Key, float], None], place: Place | None, extra: Values, now: Now
+    ) -> None:
+        super().__init__()
+        self._with_care = with_care
+        self.place = place
+        self.extra = extra
+        self.now = now
+
+    def __missing__(self, key: Key) -> Take:
+        return partial(self._with_care, self, key)
 
 
 def clean_label(value: str) -> str:
@@ -296,7 +338,7 @@ class _Family(Struct, frozen=True):
     has_extra: bool
     cost: int
     lowest: float
-    series: Callable[[Values], Take]
+    series: Callable[[Values], Series]
     together: tuple[int, ...]
 
 
@@ -325,7 +367,7 @@ def _check_labels(names: Sequence[str]) -> None:
 
 
 class _Source(Collector, Protocol):
-    """The series of one metric. `series` gives what takes readings of these labels; `lowest` is what it can take.
+    """The series of one metric. `series` makes one with these labels; `lowest` is the lowest value that it can take.
 
     `lines` are what prometheus-client makes of what `collect` gives.
     """
@@ -333,7 +375,7 @@ class _Source(Collector, Protocol):
     cost: int
     lowest: float
 
-    def series(self, labels: Values) -> Take: ...
+    def series(self, labels: Values) -> Series: ...
     def lines(self, is_openmetrics: bool) -> Iterable[str]: ...
 
 
@@ -341,10 +383,14 @@ class _Counters:
     cost = 1
     lowest = 0.0
 
-    def __init__(self, metric: Metric, names: Values, settle: Callable[[], None]) -> None:
-        """`settle` is called before totals are looked at."""
+    def __init__(
+        self, metric: Metric, names: Values, lock: Lock, refuse: Refuse, settle: Callable[[], None] | None
+    ) -> None:
+        """`settle` sums up what waits on all series, in which readings may be found that are to be counted here."""
         self._metric = metric
         self._names = names
+        self._lock = lock
+        self._refuse = refuse
         self._settle = settle
         self._heads = heads(self._new_family())
         self._totals: dict[Values, Total] = {}  # by admitted series
@@ -354,118 +400,38 @@ class _Counters:
         metric = self._metric
         return CounterMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
 
-    def series(self, labels: Values) -> Take:
+    def series(self, labels: Values) -> Series:
         self._prefixes[labels] = prefix(self._metric.name, self._names, labels)
-        total = self._totals[labels] = Total(self._metric.exemplars)
-        return total.add
+        total = self._totals[labels] = Total(self._metric.exemplars, self._refuse)
+        return total
+
+    def _settled(self) -> dict[Values, Total]:
+        if self._settle is not None:
+            self._settle()
+        with self._lock:
+            settle(self._totals.values())
+            return self._totals.copy()
 
     def collect(self) -> Iterable[Family]:
         family = self._new_family()
-        self._settle()
-        for labels, total in self._totals.copy().items():
+        for labels, total in self._settled().items():
             family.add_metric(labels, total.value, exemplar=total.exemplar)
         yield family
 
     def lines(self, is_openmetrics: bool) -> Iterable[str]:
         yield self._heads[is_openmetrics]
-        self._settle()
-        for labels, total in self._totals.copy().items():
+        for labels, total in self._settled().items():
             end = after(total.exemplar) if is_openmetrics else "\n"
             yield self._prefixes[labels] + number(total.value) + end
-
-
-class Total:
-    """A sum that grows, under the registry's lock. (prometheus-client's own takes three times as long to do so.)
-
-    Where it `has_exemplar`, it keeps the last reading above 0 that came with a trace.
-    """
-
-    __slots__ = ("_has_exemplar", "exemplar", "value")
-
-    def __init__(self, has_exemplar: bool) -> None:
-        self.value = 0.0
-        self.exemplar: Exemplar | None = None
-        self._has_exemplar = has_exemplar
-
-    def add(self, value: float, trace_id: str | None, at: At) -> None:
-        self.value += value
-        if trace_id is not None and self._has_exemplar and value > 0.0:
-            self.exemplar = Exemplar({TRACE_ID: trace_id}, value, at[1])
-
-
-class BoundSeries:
-    """Series that are told of together. Counts that grow by the same each time are counted once for all of them, and
-    added up before anybody looks. It is quickest where counts come first, and then gauges."""
-
-    __slots__ = (
-        "_counts", "_exporter", "_extra", "_gauges", "_others", "_set", "_steady", "_times", "_told", "_totals",
-    )  # fmt: skip
-
-    def __init__(
-        self, exporter: PrometheusExporter, told: Sequence[Reading], extra: Values, takes: Sequence[Take], steady: int
-    ) -> None:
-        """`told` are readings as they would be recorded one by one, the first `steady` of them such counts."""
-        owners = [getattr(take, "__self__", None) for take in takes]
-        self._exporter = exporter
-        self._told, self._extra = told, extra
-        counts = zip(owners[:steady], told, strict=False)
-        self._steady = [(total, reading.value) for total, reading in counts if isinstance(total, Total)]
-        self._totals = _first_of(owners[steady:], Total)
-        counted = len(self._totals)
-        self._gauges = [(last.values, last.labels) for last in _first_of(owners[steady + counted :], Last)]
-        self._counts, self._set = counted, counted + len(self._gauges)
-        self._others = takes[steady + self._set :]
-        self._times = 0  # that it was told and not yet added up
-
-    def record(self, values: Sequence[float], trace_id: str | None = None) -> None:
-        if trace_id is None and min(values) >= 0.0 and sum(values) <= LARGEST:
-            self._exporter.take_bound(self, values)
-        else:  # for exemplars, and for what is no number
-            self._exporter.record_all(self._readings(values), self._extra, trace_id)
-
-    def take(self, values: Sequence[float], at: At) -> int:
-        """How often it was told, this time too, since it was last settled; under the registry's lock."""
-        # As many values as there are series; `strict` doubles the cost of a zip.
-        for total, value in zip(self._totals, values):  # noqa: B905
-            total.value += value
-        for (last, labels), value in zip(self._gauges, values[self._counts : self._set]):  # noqa: B905
-            last[labels] = (value, at)
-        for take, value in zip(self._others, values[self._set :]):  # noqa: B905
-            take(value, None, at)
-        self._times += 1
-        return self._times
-
-    def settle(self) -> None:
-        for total, amount in self._steady:
-            total.value += amount * self._times
-        self._times = 0
-
-    def _readings(self, values: Sequence[float]) -> Iterator[Reading]:
-        steady = len(self._told) - len(values)
-        yield from self._told[:steady]
-        for reading, value in zip(self._told[steady:], values, strict=True):
-            yield Reading(reading.metric, value, reading.labels)
-
-
-def _counts_up(take: Take) -> bool:
-    """Whether a reading is added to a sum, and nothing else is done with it."""
-    return isinstance(getattr(take, "__self__", None), Total)
-
-
-Owner = TypeVar("Owner")
-
-
-def _first_of(owners: Sequence[object], kind: type[Owner]) -> list[Owner]:
-    """Those at the beginning that are of this kind."""
-    return [owner for owner in takewhile(lambda each: isinstance(each, kind), owners) if isinstance(owner, kind)]
 
 
 class _Histograms:
     lowest = 0.0
 
-    def __init__(self, metric: Metric, names: Values, lock: Lock) -> None:
+    def __init__(self, metric: Metric, names: Values, lock: Lock, refuse: Refuse) -> None:
         self.cost = len(metric.buckets) + 3  # +Inf, sum and count
         self._lock = lock
+        self._refuse = refuse
         self._metric = metric
         self._names = names
         self._bounds = tuple(metric.buckets)
@@ -479,15 +445,15 @@ class _Histograms:
         metric = self._metric
         return HistogramMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
 
-    def series(self, labels: Values) -> Take:
+    def series(self, labels: Values) -> Series:
         name, names = self._metric.name, self._names
         self._prefixes[labels] = (
             [prefix(f"{name}_bucket", (*names, "le"), (*labels, bound)) for bound in self._told],
             prefix(f"{name}_count", names, labels),
             prefix(f"{name}_sum", names, labels),
         )
-        spread = self._spreads[labels] = Spread(self._bounds, self._metric.exemplars)
-        return spread.add
+        spread = self._spreads[labels] = Spread(self._bounds, self._metric.exemplars, self._refuse)
+        return spread
 
     def collect(self) -> Iterable[Family]:
         family = self._new_family()
@@ -495,52 +461,25 @@ class _Histograms:
             with self._lock:
                 counts, total = spread.read()
             # An exemplar comes as a third element; prometheus-client takes None for none.
-            buckets = list(zip(self._told, map(float, accumulate(counts)), spread.exemplars, strict=True))
+            buckets = list(zip(self._told, map(float, counts), spread.exemplars, strict=True))
             family.add_metric(labels, buckets, total)  # type: ignore[arg-type] # None is no exemplar to it
         yield family
 
     def lines(self, is_openmetrics: bool) -> Iterable[str]:
         yield self._heads[is_openmetrics]
         for labels, spread in self._spreads.copy().items():
-            buckets, count, whole = self._prefixes[labels]
+            buckets, every, whole = self._prefixes[labels]
             with self._lock:
                 counts, total = spread.read()
-            below = [number(float(each)) for each in accumulate(counts)]
+            below = [number(float(count)) for count in counts]
             if is_openmetrics:
                 for start, told, exemplar in zip(buckets, below, spread.exemplars, strict=True):
                     yield start + told + after(exemplar)
             else:
                 for start, told in zip(buckets, below, strict=True):
                     yield f"{start}{told}\n"
-            yield f"{count}{below[-1]}\n"
+            yield f"{every}{below[-1]}\n"
             yield f"{whole}{number(total)}\n"
-
-
-class Spread:
-    """How many readings lay in each bucket, the last one open, and their sum; under the registry's lock.
-
-    Where it `has_exemplars`, each bucket keeps its last reading that came with a trace.
-    """
-
-    __slots__ = ("_bounds", "_counts", "_has_exemplars", "_total", "exemplars")
-
-    def __init__(self, bounds: Sequence[float], has_exemplars: bool) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._total = 0.0
-        self._has_exemplars = has_exemplars
-        self.exemplars: list[Exemplar | None] = [None] * (len(bounds) + 1)
-
-    def add(self, value: float, trace_id: str | None, at: At) -> None:
-        place = bisect_left(self._bounds, value)
-        self._counts[place] += 1
-        self._total += value
-        if trace_id is not None and self._has_exemplars:
-            self.exemplars[place] = Exemplar({TRACE_ID: trace_id}, value, at[1])
-
-    def read(self) -> tuple[list[int], float]:
-        """The counts, none of them cumulative, and the sum."""
-        return self._counts.copy(), self._total
 
 
 class _Gauges:
@@ -552,39 +491,39 @@ class _Gauges:
     cost = 1
     lowest = -LARGEST
 
-    def __init__(self, metric: Metric, names: Values, clock: Clock, resets: dict[Values, float] | None) -> None:
+    def __init__(
+        self, metric: Metric, names: Values, clock: Clock, resets: dict[Values, Gauge], refuse: Refuse
+    ) -> None:
+        """`resets` are those of rate limits, which the metric that tells them puts there."""
         self._metric = metric
         self._names = names
         self._clock = clock
         self._resets = resets
+        self._refuse = refuse
         self._heads = heads(self._new_family())
         self._prefixes: dict[Values, str] = {}
-        self._last: dict[Values, tuple[float, At]] = {}  # by admitted series
+        self._gauges: dict[Values, Gauge] = {}  # by admitted series
 
     def _new_family(self) -> GaugeMetricFamily:
         metric = self._metric
         return GaugeMetricFamily(metric.name, metric.help, labels=self._names, unit=metric.unit)
 
-    def series(self, labels: Values) -> Take:
+    def series(self, labels: Values) -> Series:
         self._prefixes[labels] = prefix(self._metric.name, self._names, labels)
-        last = self._last
-        resets = self._resets if self._metric.name == RESET else None
-
-        if resets is None:
-            return Last(last, labels).set
-
-        def take(value: float, _: str | None, at: At) -> None:
-            last[labels] = (value, at)
-            resets[labels] = value
-
-        return take
+        gauge = self._gauges[labels] = Gauge(self._refuse)
+        if self._metric.name == RESET:
+            self._resets[labels] = gauge
+        return gauge
 
     def _shown(self) -> Iterator[tuple[Values, float]]:
         now, wall = self._clock.monotonic(), self._clock.wall()
-        for labels, (value, (set_at, set_wall)) in self._last.copy().items():
-            is_old = self._metric.lives is not None and now - set_at >= self._metric.lives
-            reset = self._resets.get(labels) if self._resets is not None else None
-            is_past = reset is not None and set_wall < reset <= wall
+        for labels, gauge in self._gauges.copy().items():
+            if gauge.last is None:
+                continue
+            value, told_at = gauge.last
+            is_old = self._metric.lives is not None and now - told_at.monotonic >= self._metric.lives
+            reset = self._resets.get(labels)
+            is_past = reset is not None and reset.last is not None and told_at.wall < reset.last[0] <= wall
             if not (is_old or is_past):
                 yield labels, value
 
@@ -600,28 +539,13 @@ class _Gauges:
             yield f"{self._prefixes[labels]}{number(value)}\n"
 
 
-class Last:
-    """Where the last value of one gauge is kept."""
-
-    __slots__ = ("labels", "values")
-
-    def __init__(self, values: dict[Values, tuple[float, At]], labels: Values) -> None:
-        self.values = values
-        self.labels = labels
-
-    def set(self, value: float, _: str | None, at: At) -> None:
-        self.values[self.labels] = (value, at)
-
-
 class _Windows:
     """Ratios or medians of the last seconds, each with the number of its observations. Empty ones are hidden."""
 
     cost = 2
     lowest = 0.0
 
-    def __init__(
-        self, metric: Metric, names: Values, window: float, clock: Clock, refuse: Callable[[str, At], None]
-    ) -> None:
+    def __init__(self, metric: Metric, names: Values, window: float, clock: Clock, refuse: Refuse) -> None:
         self._metric = metric
         self._names = names
         self._width = window / SLICES
@@ -638,22 +562,16 @@ class _Windows:
             GaugeMetricFamily(f"{metric.name}_observations", f"Observations behind {metric.name}.", labels=self._names),
         )
 
-    def series(self, labels: Values) -> Take:
+    def series(self, labels: Values) -> Series:
         name = self._metric.name
         self._prefixes[labels] = (
             prefix(name, self._names, labels),
             prefix(f"{name}_observations", self._names, labels),
         )
         is_ratio = self._metric.kind == "window_ratio"
-        window = self._windows[labels] = Window(self._width, 0 if is_ratio else SLICE_READINGS)
-
-        def take(value: float, _: str | None, at: At) -> None:
-            if is_ratio and value > 1.0:
-                self._refuse(self._metric.name, at)
-            else:
-                window.add(at[0], value)
-
-        return take
+        keep, most = (0, 1.0) if is_ratio else (SLICE_READINGS, LARGEST)
+        window = self._windows[labels] = Window(self._width, keep, most, self._refuse)
+        return window
 
     def _shown(self) -> Iterator[tuple[Values, float, float]]:
         """Labels, value and number of observations of each window that is not empty."""
@@ -681,80 +599,3 @@ class _Windows:
         yield of_observations[is_openmetrics]
         for labels, _, count in shown:
             yield f"{self._prefixes[labels][1]}{number(count)}\n"
-
-
-class Slice:
-    """Readings of one slice of time: their number, their sum, and those kept."""
-
-    __slots__ = ("count", "kept", "number", "total")
-
-    def __init__(self, number: int, count: int = 0, total: float = 0.0, kept: Iterable[float] = ()) -> None:
-        self.number = number
-        self.count = count
-        self.total = total
-        self.kept = array("d", kept)
-
-
-class Window:
-    """A rolling window: 60 slices, each with at most `keep` readings (for a median 6,000 readings, 48 KB).
-
-    It reaches back by 59 to 60 slices. Count and sum are exact; of a slice with more than `keep` readings, those kept
-    are a random sample.
-    """
-
-    def __init__(self, width: float, keep: int) -> None:
-        self._width = width
-        self._keep = keep
-        self._slices: deque[Slice] = deque()  # at most SLICES
-        self._lock = threading.Lock()
-        self._random = random.Random()  # noqa: S311 - a sample, not a secret
-
-    def add(self, now: float, value: float) -> None:
-        """Take a reading at monotonic `now`."""
-        with self._lock:
-            number = self._prune(now)
-            if not self._slices or self._slices[-1].number < number:
-                self._slices.append(Slice(number))
-            latest = self._slices[-1]
-            latest.count += 1
-            latest.total += value
-            if len(latest.kept) < self._keep:
-                latest.kept.append(value)
-            elif self._keep > 0:
-                place = int(self._random.random() * latest.count)
-                if place < self._keep:
-                    latest.kept[place] = value
-
-    def slices(self, now: float) -> list[Slice]:
-        """Copies of the slices that the window covers at `now`, oldest first."""
-        with self._lock:
-            self._prune(now)
-            return [Slice(piece.number, piece.count, piece.total, piece.kept) for piece in self._slices]
-
-    def _prune(self, now: float) -> int:
-        number = int(now // self._width)
-        while self._slices and self._slices[0].number <= number - SLICES:
-            self._slices.popleft()
-        return number
-
-
-def mean(slices: Sequence[Slice]) -> float:
-    """Sum by count, over at least one reading."""
-    return sum(piece.total for piece in slices) / sum(piece.count for piece in slices)
-
-
-def median(slices: Sequence[Slice]) -> float:
-    """The median of at least one reading, where a kept one stands for its slice's count by those kept.
-
-    Exact where every reading was kept.
-    """
-    if all(piece.count == len(piece.kept) for piece in slices):
-        return statistics.median([value for piece in slices for value in piece.kept])
-    weighted = sorted((value, piece.count / len(piece.kept)) for piece in slices for value in piece.kept)
-    half = sum(weight for _, weight in weighted) / 2.0
-    below = 0.0
-    for value, weight in weighted:
-        below += weight
-        if below >= half:
-            return value
-    return weighted[-1][0]

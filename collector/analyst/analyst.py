@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Protocol
 
 import msgspec
@@ -18,7 +17,7 @@ from collector.analyst.ledger import Ledger
 from collector.analyst.summary import Summary, Totals, summarise
 from collector.findings.judge import Findings
 from collector.findings.policy import Policy
-from collector.labels import model_label
+from collector.labels import place_of
 from collector.measures import (
     continuity,
     cost,
@@ -30,7 +29,6 @@ from collector.measures import (
     retries,
     signals,
     usage,
-    usual,
     validity,
 )
 from collector.measures.objectives import LONG_CONTEXT
@@ -52,7 +50,6 @@ from collector.model import (
     RequestSeen,
     ResponseSeen,
     RuleSet,
-    Series,
     SpanFacts,
     TraceParent,
     ValidationTask,
@@ -64,7 +61,6 @@ log = logging.getLogger("semhealth.analyst")
 
 MOST_LIVES = 1000  # lives of workers whose totals are told apart
 MOST_LOST_LATELY = 1000
-MAX_KINDS = 1000  # of usual exchanges, whose series are remembered; others are told by the measures one by one
 MAX_PENDING = 2000  # exchanges that wait for the validator or the embedder; beyond it they go unjudged
 
 
@@ -192,8 +188,6 @@ class Analyst:
         self._lost_lately: deque[tuple[str, int]] = deque(maxlen=MOST_LOST_LATELY)
         self._waits = retries.Waits()
         self._drift = drift.Levels()
-        self._own: Series | None = None  # of what the sidecar itself costs
-        self._usual: dict[tuple[tuple[str, ...], usual.Kind], Series] = {}  # at most MAX_KINDS
         self._findings = Findings({name: route.findings for name, route in routes.items()})
         self._finding_log = FindingLog()
 
@@ -376,7 +370,6 @@ class Analyst:
         parent = trace_parent(exchange.request_headers) if record.trace_id is not None else None
         exemplar = parent.trace_id if parent is not None and parent.is_sampled else None
         self._tell(fold, route, exchange, record, came_early, exemplar)
-        self._tell_cost(self._clock.monotonic() - exchange.monotonic, record.timing.added)
         self._outcomes[record.outcome] += 1
         self.ledger.add(record)
         if self._trace is not None:
@@ -393,49 +386,32 @@ class Analyst:
         came_early: tuple[Reading, ...],
         exemplar: str | None,
     ) -> None:
-        """Give the exporter what the measures read. Where this exchange is a usual one, only its values."""
-        extra = _extra(route, fold)
-        arrived, prompt = fold.arrived_wall, objectives.prompt_of(record, route.long_context)
-        is_usual = not (came_early or exchange.unknown_headers or exchange.is_deprecated)
-        usually = usual.told(record, arrived, exchange.cost, prompt) if is_usual else None
-        series = None if usually is None else self._usual.get((extra, usually.kind))
-        if usually is not None and series is not None:
-            series.record(usually.values, exemplar)
-        else:
-            told = [
-                *_readings(record, fold),
-                *cost.readings(record, exchange.cost),
-                *signals.warnings(exchange),
-                *came_early,
-                *objectives.prompts(record, prompt),
-            ]
+        """Give the exporter what the measures read, and how long the sidecar itself took."""
+        now, place, scored = exchange.monotonic, place_of(record), record.relevance
+        extra = route.extra if not route.header_labels else _extra(route, fold)
+        meters = self._exporter.meters(place, extra, exemplar)
+        outcome.measure(record, meters)
+        usage.measure(record, meters)
+        if record.stream:
+            continuity.measure(record, *fold.deadlines, meters)
+        signals.measure(record, fold.arrived_wall, meters)
+        if record.validity is not None:
+            validity.measure(record.validity, meters)
+        relevance.measure(scored, meters)
+        coverage.measure(scored, meters)
+        if exchange.cost:
+            cost.measure(exchange.cost, meters)
+        if exchange.unknown_headers or exchange.is_deprecated:
+            signals.warn(exchange, meters)
+        objectives.measure(record, route.objectives, meters, route.long_context)
+        told = [*came_early, *self._findings.readings(record, now)]
+        if scored.scored:
+            told += self._drift.readings(scored, (record.route, place[2]), now)
+        if told:
             self._exporter.record_all(told, extra, exemplar)
-            if usually is not None and len(self._usual) < MAX_KINDS:
-                varying = usual.varying(told)
-                is_told = [reading.value for reading in varying] == usually.values
-                bound = self._exporter.bind(usual.steady(told), varying, extra) if is_told else None
-                if bound is not None:
-                    self._usual[extra, usually.kind] = bound
-        now = exchange.monotonic
-        more = [
-            *objectives.events(record, route.objectives, prompt),
-            *self._findings.readings(record, now),
-            *self._drift.readings(record.relevance, (record.route, model_label(record)), now),
-        ]
-        if more:
-            self._exporter.record_all(more, extra, exemplar)
-
-    def _tell_cost(self, analysis: float, added: float | None) -> None:
-        """How long the sidecar itself took, in seconds."""
-        if added is not None and self._own is not None:
-            self._own.record((analysis, added))
-            return
-        own = [Reading("semantic_health_analysis_seconds", analysis)]
-        if added is not None:
-            own.append(Reading("semantic_health_proxy_added_seconds", added))
-        self._exporter.record_all(own)
-        if added is not None:
-            self._own = self._exporter.bind((), own)
+        meters["semantic_health_analysis_seconds"](self._clock.monotonic() - now)
+        if record.timing.added is not None:
+            meters["semantic_health_proxy_added_seconds"](record.timing.added)
 
     # ------------------------------------------------------------ counts
 
@@ -525,19 +501,6 @@ class Analyst:
             await asyncio.wait(set(self._pending), timeout=patience)
 
 
-def _readings(record: Record, fold: ExchangeFold) -> Iterable[Reading]:
-    where = (record.route, model_label(record))
-    return chain(
-        outcome.readings(record),
-        usage.readings(record),
-        continuity.readings(record, *fold.deadlines),
-        signals.readings(record, fold.arrived_wall),
-        validity.readings(record.validity, where) if record.validity is not None else (),
-        relevance.readings(record.relevance, where),
-        coverage.readings(record.relevance, where),
-    )
-
-
 def _span_facts(exchange: Exchange, record: Record, parent: TraceParent | None) -> SpanFacts:
     expectation = exchange.request.expectation
     return SpanFacts(
@@ -553,8 +516,7 @@ def _span_facts(exchange: Exchange, record: Record, parent: TraceParent | None) 
 
 
 def _extra(route: AnalysedRoute, fold: ExchangeFold) -> tuple[str, ...]:
-    if not route.header_labels:
-        return route.extra
+    """The values of the configured labels, some of them from the request's headers."""
     values = list(route.extra)
     for position, header in route.header_labels:
         values[position] = fold.request.headers.first(header) or values[position]

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from collector.labels import UNKNOWN, model_label
-from collector.model import Reading, Record
+from collector.model import Meters, Record
 
 
-def readings(record: Record, met: int, missed: int) -> Iterable[Reading]:
-    """Readings of one stream; none of what was not streamed. `met` and `missed` count deadlines (fluidity)."""
-    timing, where = record.timing, (record.route, model_label(record))
+def measure(record: Record, met: int, missed: int, meters: Meters) -> None:
+    """What one stream was like; nothing of what was not streamed. `met` and `missed` count deadlines (fluidity)."""
     if not record.stream:
         return
+    timing = record.timing
     if timing.first_byte is not None:
-        labels = (record.route, record.provider or UNKNOWN, where[1], record.operation or UNKNOWN)
-        yield Reading("semantic_health_time_to_first_chunk_seconds", timing.first_byte, labels)
+        meters["semantic_health_time_to_first_chunk_seconds"](timing.first_byte)
     if timing.client_blocked:
-        yield Reading("semantic_health_client_blocked_seconds_total", timing.client_blocked, (record.route,))
+        meters["semantic_health_client_blocked_seconds_total"](timing.client_blocked)
     if timing.first_token is None:
         return
-    yield Reading("semantic_health_streams_total", 1.0, where)
-    yield Reading("semantic_health_time_to_first_token_seconds", timing.first_token, where)
-    yield Reading("semantic_health_stream_stalls_total", float(timing.stalls or 0), where)
-    yield Reading("semantic_health_stream_deadlines_total", float(met), (*where, "met"))
-    yield Reading("semantic_health_stream_deadlines_total", float(missed), (*where, "missed"))
+    meters["semantic_health_streams_total"](1.0)
+    meters["semantic_health_time_to_first_token_seconds"](timing.first_token)
+    meters["semantic_health_stream_stalls_total"](float(timing.stalls or 0))
+    meters["semantic_health_stream_deadlines_total", "met"](float(met))
+    meters["semantic_health_stream_deadlines_total", "missed"](float(missed))
     if timing.chunk_gaps.max is not None:
-        yield Reading("semantic_health_stream_longest_gap_seconds", timing.chunk_gaps.max, where)
+        meters["semantic_health_stream_longest_gap_seconds"](timing.chunk_gaps.max)
     if timing.chunk_gaps.stddev is not None:
-        yield Reading("semantic_health_stream_gap_stddev_seconds", timing.chunk_gaps.stddev, where)
-        yield Reading("semantic_health_stream_continuity_index_seconds", timing.chunk_gaps.stddev, where)
+        meters["semantic_health_stream_gap_stddev_seconds"](timing.chunk_gaps.stddev)
+        meters["semantic_health_stream_continuity_index_seconds"](timing.chunk_gaps.stddev)
     if timing.time_per_output_token is not None:
-        yield Reading("semantic_health_time_per_output_token_seconds", timing.time_per_output_token, where)
+        meters["semantic_health_time_per_output_token_seconds"](timing.time_per_output_token)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from collector.labels import model_label
-from collector.model import ANY_PROVIDER, Price, Rates, Reading, Record, Usage
+from collector.model import ANY_PROVIDER, Meters, Price, Rates, Record, Usage
 
 Tables = Sequence[Mapping[str, Mapping[str, Price]]]  # in the order looked at: provider → model → price
 Parts = tuple[tuple[str, float], ...]  # US dollars by kind of token; together they are the cost
@@ -25,11 +24,10 @@ _VERSION = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}-[0-9]{4}|[0-9]{8}|[0
 _PATHS = ("models/", "publishers/google/models/")  # what Google puts before a model's name
 
 
-def readings(record: Record, parts: Parts) -> Iterable[Reading]:
+def measure(parts: Parts, meters: Meters) -> None:
     """Dollars by kind of token. `input` is what came from no cache, `output` what was no reasoning: they add up."""
-    where = (record.route, model_label(record))
     for kind, dollars in parts:
-        yield Reading("semantic_health_cost_usd_total", dollars, (*where, kind))
+        meters["semantic_health_cost_usd_total", kind](dollars)
 
 
 def parts(record: Record, tier: str | None, tables: Tables) -> Parts | None:

@@ -6,15 +6,13 @@ scored, of its route and model. Whatever is added up over routes or models needs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from collector.model import Reading, Relevance
+from collector.model import Meters, Relevance
 
 # Reasons for which an exchange that could be scored was not.
 LEFT_OUT = frozenset({"sampled_out", "budget", "model_not_ready"})
 
 
-def readings(scores: Relevance, labels: tuple[str, str]) -> Iterator[Reading]:
-    """One for an exchange that could be scored. `labels` are the values of `route` and `model`."""
+def measure(scores: Relevance, meters: Meters) -> None:
+    """Count an exchange that could be scored."""
     if scores.scored or scores.reason in LEFT_OUT:
-        yield Reading("semantic_health_relevance_eligible_total", 1.0, labels)
+        meters["semantic_health_relevance_eligible_total"](1.0)

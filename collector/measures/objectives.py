@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from collector.model import Objective, Reading, Record
+from collector.model import Meters, Objective, Reading, Record
 
 Verdict = Literal[
     "good", "bad", "not_answered", "not_streamed", "too_few_gaps", "unchecked", "unscored", "not_stated", "client_left",
@@ -23,23 +23,20 @@ BROKEN = frozenset({"truncated", "error_event"})
 UPSTREAM_FAULTS = frozenset({"server_error", "overloaded", "timeout"})
 
 
-def prompts(record: Record, prompt: Prompt | None) -> Iterable[Reading]:
-    """The class of the prompt."""
+def measure(record: Record, objectives: Sequence[Objective], meters: Meters, long_context: int = LONG_CONTEXT) -> None:
+    """The class of the prompt, and one event per objective that applies to the exchange; a reason where it applies and
+    cannot be judged."""
+    prompt = prompt_of(record, long_context)
     if prompt is not None:
-        yield Reading("semantic_health_prompts_total", 1.0, (record.route, prompt.name, prompt.basis))
-
-
-def events(record: Record, objectives: Sequence[Objective], prompt: Prompt | None) -> Iterable[Reading]:
-    """One event per objective that applies to an exchange with this prompt; a reason where it applies and cannot be
-    judged."""
+        meters["semantic_health_prompts_total", prompt.name, prompt.basis](1.0)
     for objective in objectives:
         if objective.prompts is not None and (prompt is None or objective.prompts != prompt.name):
             continue
         verdict = judged(record, objective)
         if verdict in ("good", "bad"):
-            yield Reading("semantic_health_slo_events_total", 1.0, (record.route, objective.name, verdict))
+            meters["semantic_health_slo_events_total", objective.name, verdict](1.0)
         elif verdict is not None:
-            yield Reading("semantic_health_slo_unjudged_total", 1.0, (record.route, objective.name, verdict))
+            meters["semantic_health_slo_unjudged_total", objective.name, verdict](1.0)
 
 
 class Prompt(Struct, frozen=True):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from collector.labels import UNKNOWN, model_label
-from collector.model import HowEnded, Reading, Record
+from collector.model import HowEnded, Meters, Record
 
 
 def outcome(
@@ -37,15 +36,12 @@ def outcome(
     return "completed"
 
 
-def readings(record: Record) -> Iterable[Reading]:
-    route, provider, model = record.route, record.provider or UNKNOWN, model_label(record)
-    operation = record.operation or UNKNOWN
-    yield Reading("semantic_health_exchanges_total", 1.0, (route, provider, model, operation, record.outcome))
+def measure(record: Record, meters: Meters) -> None:
+    """How it ended and how long it took; its error and its oddities."""
+    meters["semantic_health_exchanges_total", record.outcome](1.0)
     if record.timing.duration is not None:
-        where = (route, provider, model, operation)
-        yield Reading("semantic_health_operation_duration_seconds", record.timing.duration, where)
+        meters["semantic_health_operation_duration_seconds"](record.timing.duration)
     if record.error is not None:
-        labels = (route, provider, record.error.kind, record.error.source)
-        yield Reading("semantic_health_errors_total", 1.0, labels)
+        meters["semantic_health_errors_total", record.error.kind, record.error.source](1.0)
     for word in record.anomalies:
-        yield Reading("semantic_health_anomalies_total", 1.0, (route, word))
+        meters["semantic_health_anomalies_total", word](1.0)

@@ -9,7 +9,7 @@ again, with `python -m tools.fit_relevance`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,13 +19,13 @@ from collector.measures.relevance_features import Compared
 from collector.measures.relevance_table import CALIBRATIONS, USE
 from collector.measures.relevance_texts import Texts, compose, language
 from collector.measures.relevance_weights import Calibration, sigmoid
-from collector.model import RawRelevance, Reading, Relevance
+from collector.model import RawRelevance, Relevance
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from collector.model import Choice, EmbeddingModel, Exchange
+    from collector.model import Choice, EmbeddingModel, Exchange, Meters
 
     Vectors = NDArray[np.float32]
 
@@ -175,21 +175,19 @@ def _groundedness(compared: Compared, calibration: Calibration) -> tuple[float, 
     return score, logit
 
 
-# ---------------------------------------------------------------- readings
+# ---------------------------------------------------------------- numbers
 
 
-def readings(scores: Relevance, labels: tuple[str, str], extra: tuple[str, ...] = ()) -> Iterable[Reading]:
-    """Readings of one relevance. `labels` are the values of `route` and `model`, `extra` those of configured labels."""
-    route, _ = labels
+def measure(scores: Relevance, meters: Meters) -> None:
+    """The scores that there are, and the reason where there is no context relevance."""
     if scores.reason is not None:
-        yield Reading("semantic_health_relevance_unscored_total", 1.0, (route, scores.reason), extra)
-    by_language = (*labels, "other" if scores.language is None else scores.language)
-    for metric, value in (
-        ("semantic_health_context_relevance", scores.context_relevance),
-        ("semantic_health_answer_relevance", scores.answer_relevance),
-        ("semantic_health_groundedness", scores.groundedness),
-    ):
-        if value is not None:
-            yield Reading(metric, value, by_language, extra)
+        meters["semantic_health_relevance_unscored_total", scores.reason](1.0)
+    script = "other" if scores.language is None else scores.language
     if scores.context_relevance is not None:
-        yield Reading("semantic_health_context_relevance_score", scores.context_relevance, labels, extra)
+        meters["semantic_health_context_relevance", script](scores.context_relevance)
+    if scores.answer_relevance is not None:
+        meters["semantic_health_answer_relevance", script](scores.answer_relevance)
+    if scores.groundedness is not None:
+        meters["semantic_health_groundedness", script](scores.groundedness)
+    if scores.context_relevance is not None:
+        meters["semantic_health_context_relevance_score"](scores.context_relevance)

@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from collector.labels import UNKNOWN, model_label
-from collector.model import Exchange, Reading, Record
+from collector.labels import UNKNOWN
+from collector.model import Exchange, Meters, Record
 
 THROTTLING = frozenset({429, 503, 529})
 
 
-def readings(record: Record, arrived: float | None) -> Iterable[Reading]:
+def measure(record: Record, arrived: float | None, meters: Meters) -> None:
     """`arrived` is when the response came, in Unix seconds; without it there are no timestamps."""
-    model, provider = model_label(record), record.provider or UNKNOWN
     for limit in record.rate_limits:
-        labels = (record.route, provider, limit.scope, limit.window or UNKNOWN)
+        scope, window = limit.scope, limit.window or UNKNOWN
         if limit.limit is not None:
-            yield Reading("semantic_health_rate_limit_limit", limit.limit, labels)
+            meters["semantic_health_rate_limit_limit", scope, window](limit.limit)
         if limit.remaining is not None:
-            yield Reading("semantic_health_rate_limit_remaining", limit.remaining, labels)
+            meters["semantic_health_rate_limit_remaining", scope, window](limit.remaining)
         if arrived is not None:
-            yield Reading("semantic_health_rate_limit_observed_timestamp_seconds", arrived, labels)
+            meters["semantic_health_rate_limit_observed_timestamp_seconds", scope, window](arrived)
             if limit.reset_after is not None:
                 reset_at = arrived + limit.reset_after
-                yield Reading("semantic_health_rate_limit_reset_timestamp_seconds", reset_at, labels)
+                meters["semantic_health_rate_limit_reset_timestamp_seconds", scope, window](reset_at)
     if record.status in THROTTLING and record.error is not None:
         error = record.error
-        throttled = (record.route, error.source, error.limiter or UNKNOWN, error.kind)
-        yield Reading("semantic_health_throttled_total", 1.0, throttled)
+        meters["semantic_health_throttled_total", error.source, error.limiter or UNKNOWN, error.kind](1.0)
     upstream = record.upstream
     if upstream.model_load is not None:
-        yield Reading("semantic_health_model_load_ratio", upstream.model_load, (record.route, model))
-    phases = dict(upstream.phases)
-    if upstream.processing is not None:
-        phases.setdefault("processing", upstream.processing)
-    for phase, seconds in phases.items():
-        yield Reading("semantic_health_upstream_phase_seconds", seconds, (record.route, model, phase))
+        meters["semantic_health_model_load_ratio"](upstream.model_load)
+    for phase, seconds in upstream.phases.items():
+        meters["semantic_health_upstream_phase_seconds", phase](seconds)
+    if upstream.processing is not None and "processing" not in upstream.phases:
+        meters["semantic_health_upstream_phase_seconds", "processing"](upstream.processing)
     if upstream.kv_cache_hit_ratio is not None:
-        where = (record.route, model, "prefill")
-        yield Reading("semantic_health_kv_cache_hit_ratio", upstream.kv_cache_hit_ratio, where)
+        meters["semantic_health_kv_cache_hit_ratio", "prefill"](upstream.kv_cache_hit_ratio)
 
 
-def warnings(exchange: Exchange) -> Iterable[Reading]:
+def warn(exchange: Exchange, meters: Meters) -> None:
     """What the response's headers give notice of: limits in a form that is not read, and what will go away."""
-    route = exchange.record.route
     for name in exchange.unknown_headers:
-        yield Reading("semantic_health_unknown_headers_total", 1.0, (route, name))
+        meters["semantic_health_unknown_headers_total", name](1.0)
     if exchange.is_deprecated:
-        yield Reading("semantic_health_deprecations_total", 1.0, (route, model_label(exchange.record)))
+        meters["semantic_health_deprecations_total"](1.0)

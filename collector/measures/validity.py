@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 
 from msgspec import UNSET
@@ -16,7 +16,7 @@ from collector.model import (
     Exchange,
     Expectation,
     Judgement,
-    Reading,
+    Meters,
     RuleResult,
     RuleSet,
     ToolCall,
@@ -149,15 +149,14 @@ def _by_tool(judgements: Sequence[Judgement]) -> dict[str, str]:
     return results
 
 
-def readings(judged: Validity, labels: tuple[str, str], extra: tuple[str, ...] = ()) -> Iterator[Reading]:
-    """Readings of one validity. `labels` are the values of `route` and `model`, `extra` those of configured labels."""
+def measure(judged: Validity, meters: Meters) -> None:
+    """Each judgement by its result, what failed, and the share of those that say something of the model."""
     for each in judged.judgements:
-        yield Reading("semantic_health_output_validations_total", 1.0, (*labels, each.kind, each.result), extra)
+        meters["semantic_health_output_validations_total", each.kind, each.result](1.0)
         if each.keyword is not None:
-            yield Reading("semantic_health_output_validation_failures_total", 1.0, (*labels, each.keyword), extra)
+            meters["semantic_health_output_validation_failures_total", each.keyword](1.0)
         if each.rules is not UNSET:
             for rule in each.rules:
-                yield Reading("semantic_health_contract_rules_total", 1.0, (*labels, rule.rule, rule.result), extra)
+                meters["semantic_health_contract_rules_total", rule.rule, rule.result](1.0)
         if each.result in CHECKED:
-            good = 1.0 if each.result == "valid" else 0.0
-            yield Reading("semantic_health_model_output_validity_rate", good, labels, extra)
+            meters["semantic_health_model_output_validity_rate"](1.0 if each.result == "valid" else 0.0)

@@ -17,6 +17,7 @@ from collector.analyst.answer import Limits
 from collector.analyst.fold import RouteFacts, Rules
 from collector.analyst.ledger import Ledger
 from collector.app import DIALECTS
+from collector.labels import reading_of
 from collector.measures import validity
 from collector.model import (
     BytesSeen,
@@ -26,6 +27,8 @@ from collector.model import (
     ExchangeDropped,
     ExchangeEnded,
     Judgement,
+    Meters,
+    Place,
     ProxyVitals,
     Reading,
     Record,
@@ -61,11 +64,24 @@ class Told:
     def record_all(self, readings: Iterable[Reading], extra: tuple[str, ...] = (), trace_id: str | None = None) -> None:
         self.readings += [msgspec.structs.replace(reading, extra=extra) for reading in readings]
 
-    def bind(self, steady: Sequence[Reading], varying: Sequence[Reading], extra: tuple[str, ...] = ()) -> None:
-        """Nothing: each reading is told."""
+    def meters(self, place: Place, extra: tuple[str, ...] = (), trace_id: str | None = None) -> Meters:
+        return Kept(self.readings, place, extra)
 
     def total(self, metric: str) -> float:
         return sum(reading.value for reading in self.readings if reading.metric == f"semantic_health_{metric}")
+
+
+class Kept(dict[str | tuple[str, ...], Callable[[float], object]]):
+    """Meters that keep what they are told as readings."""
+
+    def __init__(self, readings: list[Reading], place: Place, extra: tuple[str, ...]) -> None:
+        super().__init__()
+        self._readings, self._place, self._extra = readings, place, extra
+
+    def __missing__(self, series: str | tuple[str, ...]) -> Callable[[float], object]:
+        return lambda value: self._readings.append(
+            msgspec.structs.replace(reading_of(self._place, series, value), extra=self._extra)
+        )
 
 
 class HeldJudge:

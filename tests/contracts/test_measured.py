@@ -13,7 +13,7 @@ from collector.app import analysed_routes
 from collector.catalogue import BY_NAME, RULE_RESULTS, label_names
 from collector.config import Route, Settings
 from collector.contracts.rule import MAX_RULES, Cel, Rule, rule_set
-from collector.measures.validity import ANY_OBJECT, judgement, readings, tasks, validity
+from collector.measures.validity import ANY_OBJECT, judgement, measure, tasks, validity
 from collector.model import (
     Choice,
     Exchange,
@@ -30,6 +30,8 @@ from collector.model import (
     UpstreamFacts,
     ValidationTask,
 )
+
+from ..measures.records import Heard  # noqa: TID252 - the root is not on the path of plain pytest
 
 SCHEMA = b'{"type":"object"}'
 RULES = rule_set((Rule("first", Cel("true")), Rule("second", Cel("true"))))
@@ -95,8 +97,10 @@ def test_every_rule_is_counted_by_what_it_said() -> None:
     said = tuple(RuleResult(f"r{number}", result) for number, result in enumerate(RULE_RESULTS))
     judged = validity([judgement(ValidationTask(0, None, "contract", rules=RULES), "contract_violation", None, said)])
     assert judged is not None
-    told = [each for each in readings(judged, ("route", "m")) if each.metric == "semantic_health_contract_rules_total"]
-    assert [each.labels for each in told] == [("route", "m", each.rule, each.result) for each in said]
+    heard = Heard()
+    measure(judged, heard)
+    told = [each for each in heard.readings if each.metric == "semantic_health_contract_rules_total"]
+    assert [each.labels for each in told] == [("main", "m-1", each.rule, each.result) for each in said]
     assert label_names(BY_NAME["semantic_health_contract_rules_total"]) == ("route", "model", "rule", "result")
 
 

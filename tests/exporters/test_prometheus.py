@@ -18,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from collector.catalogue import BY_NAME, ERROR_KINDS, METRICS, OUTCOMES, UNOBSERVED_REASONS, label_names, label_rules
 from collector.model import Reading
-from exporters.prometheus import SLICE_READINGS, PrometheusExporter, Slice, Spread, Window, clean_label, median
+from exporters.prometheus import REMEMBERED, PrometheusExporter, clean_label
+from exporters.series import LARGEST, SLICE_READINGS, Moment, Slice, Spread, Window, median
 
 from .conftest import ManualClock
 
@@ -35,6 +36,10 @@ RATE_LIMIT = ("semantic_health_rate_limit_limit", "semantic_health_rate_limit_re
 RESET = "semantic_health_rate_limit_reset_timestamp_seconds"
 
 Make = Callable[..., PrometheusExporter]
+
+
+def refused(number: int) -> None:
+    raise AssertionError(f"{number} readings were refused")
 
 
 def value(exporter: PrometheusExporter, name: str, **labels: str) -> float | None:
@@ -191,11 +196,11 @@ def test_old_readings_leave_a_window_that_goes_on(exporter: PrometheusExporter, 
 @given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 1e6)), min_size=1, max_size=200))
 def test_the_median_is_exact_over_the_window_while_all_readings_are_kept(steps: list[tuple[float, float]]) -> None:
     clock = ManualClock()
-    window = Window(5.0, SLICE_READINGS)
+    window = Window(5.0, SLICE_READINGS, LARGEST, refused)
     told: list[tuple[float, float]] = []
     for step, number in steps:
         clock.pass_time(step)
-        window.add(clock.monotonic(), number)
+        window.add(number, Moment(clock.monotonic(), clock.wall()))
         told.append((clock.monotonic(), number))
     now = clock.monotonic()
     inside = [number for at, number in told if at // 5.0 > now // 5.0 - 60]
@@ -205,9 +210,9 @@ def test_the_median_is_exact_over_the_window_while_all_readings_are_kept(steps: 
 
 
 def test_a_busy_window_keeps_a_bounded_sample_and_counts_everything() -> None:
-    window = Window(5.0, SLICE_READINGS)
+    window = Window(5.0, SLICE_READINGS, LARGEST, refused)
     for i in range(20_000):
-        window.add(1_000.0 + i * 0.01, i / 20_000)
+        window.add(i / 20_000, Moment(1_000.0 + i * 0.01, 0.0))
     slices = window.slices(1_199.99)
     assert sum(piece.count for piece in slices) == 20_000
     assert all(len(piece.kept) <= SLICE_READINGS for piece in slices)
@@ -394,7 +399,8 @@ def test_the_bound_on_series_holds_and_nothing_goes_uncounted(make_exporter: Mak
 def test_memory_of_what_readings_said_does_not_grow_with_new_words(exporter: PrometheusExporter) -> None:
     for i in range(3_000):
         exporter.record(ended(f"{i}" + "x" * 200, route="r\x00" * (1 + i % 50)))
-    assert sum(map(len, exporter._takers.values())) <= 2 * 5_000
+        exporter.meters((f"{i}", "openai", f"{i}" + "x" * 200, "chat"))["semantic_health_anomalies_total", "x"](1.0)
+    assert sum(1 + len(meters) for meters in exporter._meters.values()) <= REMEMBERED * 5_000
     assert len(exporter._known["model"]) <= 100
     assert lines(exporter) <= 5_000
 
@@ -518,10 +524,10 @@ def test_promtool_has_nothing_to_say_about_the_metrics(make_exporter: Make, need
 @given(st.lists(st.floats(0.0, 3.0), max_size=50))
 def test_a_reading_lies_in_the_first_bucket_whose_bound_it_does_not_pass(values: list[float]) -> None:
     bounds = (0.5, 1.0, 2.0)
-    spread = Spread(bounds, has_exemplars=False)
+    spread = Spread(bounds, has_exemplars=False, refuse=refused)
     for value in values:
-        spread.add(value, None, (0.0, 0.0))
+        spread.add(value, Moment(0.0, 0.0))
     counts, total = spread.read()
     below = [sum(value <= bound for value in values) for bound in bounds]
-    assert [sum(counts[: i + 1]) for i in range(4)] == [*below, len(values)]
+    assert counts == [*below, len(values)]
     assert total == pytest.approx(sum(values))

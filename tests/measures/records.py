@@ -1,10 +1,17 @@
-"""The plainest record there is: one JSON exchange that ended well. Tests replace what they are about."""
+"""The plainest record there is: one JSON exchange that ended well; tests replace what they are about. And meters that
+keep what they are told."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from collector.catalogue import BY_NAME, label_names
+from collector.labels import place_of, reading_of
 from collector.model import (
     ChunkGaps,
     FrameCounts,
+    Place,
+    Reading,
     Record,
     Relevance,
     ReportedUsage,
@@ -21,3 +28,20 @@ RECORD = Record(
     frames=FrameCounts(), timing=Timing(chunk_gaps=ChunkGaps(0)), bytes_in=0, bytes_out=0, rate_limits=(),
     retry_after=None, upstream=UpstreamFacts(), validity=None, relevance=Relevance(False), findings=(), anomalies=(),
 )  # fmt: skip
+
+
+class Heard(dict[str | tuple[str, ...], Callable[[float], object]]):
+    """Meters that keep what they are told as readings, each of which has the labels of the catalogue."""
+
+    def __init__(self, place: Place = place_of(RECORD)) -> None:  # noqa: B008 - a tuple
+        super().__init__()
+        self.readings: list[Reading] = []
+        self._place = place
+
+    def __missing__(self, series: str | tuple[str, ...]) -> Callable[[float], object]:
+        def take(value: float) -> None:
+            reading = reading_of(self._place, series, value)
+            assert len(reading.labels) == len(label_names(BY_NAME[reading.metric])), series
+            self.readings.append(reading)
+
+        return take

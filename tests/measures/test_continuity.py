@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from collector.catalogue import BY_NAME, label_names
-from collector.measures.continuity import readings
+from collector.measures.continuity import measure
 from collector.model import (
     ChunkGaps,
     Timing,
@@ -24,8 +23,9 @@ RECORD = msgspec.structs.replace(records.RECORD, transport="sse", stream=True, t
 def read(timing: Timing = SMOOTH, *, stream: bool = True) -> dict[str, float]:
     """Values by metric, the deadlines by their verdict."""
     found = {}
-    for reading in readings(msgspec.structs.replace(RECORD, timing=timing, stream=stream), 4, 2):
-        assert len(reading.labels) == len(label_names(BY_NAME[reading.metric]))
+    heard = records.Heard()
+    measure(msgspec.structs.replace(RECORD, timing=timing, stream=stream), 4, 2, heard)
+    for reading in heard.readings:
         name = reading.metric.removeprefix("semantic_health_")
         found[f"{name} {reading.labels[-1]}" if "deadlines" in name else name] = reading.value
     return found

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.measures.cost import parts, price_of, readings
+from collector.measures.cost import measure, parts, price_of
 from collector.model import (
     ANY_PROVIDER,
     Price,
@@ -121,8 +121,9 @@ def test_a_price_holds_for_its_providers_only() -> None:
 
 
 def test_the_readings_add_up_to_the_cost() -> None:
-    found = list(readings(RECORD, (("input", 0.25), ("output", 0.5))))
-    assert [(each.labels, each.value) for each in found] == [
+    heard = records.Heard()
+    measure((("input", 0.25), ("output", 0.5)), heard)
+    assert [(each.labels, each.value) for each in heard.readings] == [
         (("main", "m-1", "input"), 0.25), (("main", "m-1", "output"), 0.5),
     ]  # fmt: skip
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from collector.catalogue import SLO_UNJUDGED, SLO_VERDICTS
-from collector.measures.objectives import Prompt, events, judged, prompt_of, prompts, stated
+from collector.labels import place_of
+from collector.measures.objectives import Prompt, judged, measure, prompt_of, stated
 from collector.model import (
     ChunkGaps,
     ErrorFact,
@@ -24,6 +25,8 @@ from collector.model import (
     Usage,
     Validity,
 )
+
+from .records import Heard
 
 RECORD = Record(
     id="r",
@@ -123,8 +126,9 @@ def test_an_exchange_is_judged_against_an_objective(given: Record, promised: Obj
 
 
 def told_by(given: Record, promised: Sequence[Objective]) -> list[Reading]:
-    prompt = prompt_of(given)
-    return [*prompts(given, prompt), *events(given, promised, prompt)]
+    heard = Heard(place_of(given))
+    measure(given, promised, heard)
+    return heard.readings
 
 
 def test_each_objective_that_applies_gives_one_reading() -> None:

@@ -8,14 +8,15 @@ import msgspec
 import pytest
 
 from collector.catalogue import BY_NAME, OUTCOMES, label_names
-from collector.measures.outcome import outcome, readings
+from collector.labels import place_of
+from collector.measures.outcome import measure, outcome
 from collector.model import (
     ErrorFact,
     Reading,
     Timing,
 )
 
-from .records import RECORD
+from .records import RECORD, Heard
 
 GOOD: dict[str, Any] = {
     "how": "complete", "status": 200, "error": False, "terminal": True, "whole": True, "blocked": False,
@@ -55,8 +56,15 @@ def test_the_first_that_applies_is_the_outcome(change: dict[str, Any], expected:
     assert expected in OUTCOMES
 
 
+def read(**facts: Any) -> list[Reading]:
+    record = msgspec.structs.replace(RECORD, **facts)
+    heard = Heard(place_of(record))
+    measure(record, heard)
+    return heard.readings
+
+
 def test_an_exchange_is_counted_with_its_outcome_and_its_duration() -> None:
-    found = list(readings(msgspec.structs.replace(RECORD, timing=Timing(duration=1.5), anomalies=("usage_missing",))))
+    found = read(timing=Timing(duration=1.5), anomalies=("usage_missing",))
     assert found == [
         Reading("semantic_health_exchanges_total", 1.0, ("main", "openai", "m-1", "chat", "completed")),
         Reading("semantic_health_operation_duration_seconds", 1.5, ("main", "openai", "m-1", "chat")),
@@ -65,9 +73,7 @@ def test_an_exchange_is_counted_with_its_outcome_and_its_duration() -> None:
 
 
 def test_what_is_not_known_is_called_unknown() -> None:
-    found = list(
-        readings(msgspec.structs.replace(RECORD, provider=None, operation=None, response_model=None, status=404))
-    )
+    found = read(provider=None, operation=None, response_model=None, status=404)
     assert found == [
         Reading("semantic_health_exchanges_total", 1.0, ("main", "unknown", "unknown", "unknown", "completed"))
     ]
@@ -75,7 +81,7 @@ def test_what_is_not_known_is_called_unknown() -> None:
 
 def test_an_error_is_counted_by_kind_and_by_who_made_it() -> None:
     error = ErrorFact("x", None, "overloaded", "upstream", None, False)
-    found = list(readings(msgspec.structs.replace(RECORD, error=error)))
+    found = read(error=error)
     named = dict(zip(label_names(BY_NAME["semantic_health_errors_total"]), found[1].labels, strict=True))
     assert (found[1].metric, named["route"], named["kind"]) == ("semantic_health_errors_total", "main", "overloaded")
     assert named["source"] == "upstream"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.catalogue import BY_NAME, LANGUAGES, RELEVANCE_REASONS
+from collector.catalogue import LANGUAGES, RELEVANCE_REASONS
 from collector.embedding.use import UseEmbedder
 from collector.measures import relevance as measure
 from collector.measures.relevance import (
@@ -19,7 +19,6 @@ from collector.measures.relevance import (
     calibration_of,
     is_known,
     may_score_answer,
-    readings,
     reason_not_scored,
     relevance,
     texts,
@@ -52,6 +51,8 @@ from collector.model import (
     ToolCall,
     UpstreamFacts,
 )
+
+from .records import Heard
 
 
 @pytest.fixture(scope="module")
@@ -455,30 +456,25 @@ def test_what_the_provider_retrieved_is_context_too() -> None:
 
 
 def told(scores: Relevance) -> dict[str, tuple[Any, ...]]:
+    heard = Heard()
+    measure.measure(scores, heard)
     return {
-        reading.metric.removeprefix("semantic_health_"): (reading.value, *reading.labels, *reading.extra)
-        for reading in readings(scores, ("default", "m"), ("team-a",))
+        reading.metric.removeprefix("semantic_health_"): (reading.value, *reading.labels) for reading in heard.readings
     }
 
 
 def test_a_scored_exchange_is_told_in_histograms_and_in_the_window() -> None:
     assert told(Relevance(True, None, "latin", 0.9, 0.8, 0.7)) == {
-        "context_relevance": (0.9, "default", "m", "latin", "team-a"),
-        "answer_relevance": (0.8, "default", "m", "latin", "team-a"),
-        "groundedness": (0.7, "default", "m", "latin", "team-a"),
-        "context_relevance_score": (0.9, "default", "m", "team-a"),
+        "context_relevance": (0.9, "main", "m-1", "latin"),
+        "answer_relevance": (0.8, "main", "m-1", "latin"),
+        "groundedness": (0.7, "main", "m-1", "latin"),
+        "context_relevance_score": (0.9, "main", "m-1"),
     }
 
 
 def test_an_unscored_exchange_is_counted_by_its_reason() -> None:
-    assert told(Relevance(False, "budget")) == {"relevance_unscored_total": (1.0, "default", "budget", "team-a")}
+    assert told(Relevance(False, "budget")) == {"relevance_unscored_total": (1.0, "main", "budget")}
     assert told(Relevance(False, "no_context", "cjk", answer_relevance=0.4)) == {
-        "relevance_unscored_total": (1.0, "default", "no_context", "team-a"),
-        "answer_relevance": (0.4, "default", "m", "cjk", "team-a"),
+        "relevance_unscored_total": (1.0, "main", "no_context"),
+        "answer_relevance": (0.4, "main", "m-1", "cjk"),
     }
-
-
-def test_readings_give_a_value_for_every_label_of_the_catalogue() -> None:
-    for scores in (Relevance(True, None, "latin", 0.9, 0.8, 0.7), Relevance(False, "budget")):
-        for reading in readings(scores, ("default", "m")):
-            assert len(reading.labels) == len(BY_NAME[reading.metric].labels)

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from collector.catalogue import BY_NAME, label_names
-from collector.measures.signals import readings, warnings
+from collector.labels import place_of
+from collector.measures.signals import measure, warn
 from collector.model import (
     ErrorFact,
     Exchange,
@@ -17,13 +17,15 @@ from collector.model import (
     UpstreamFacts,
 )
 
-from .records import RECORD
+from .records import RECORD, Heard
 
 
 def read(arrived: float | None = 1000.0, **facts: Any) -> dict[tuple[str, ...], float]:
     found = {}
-    for reading in readings(msgspec.structs.replace(RECORD, **facts), arrived):
-        assert len(reading.labels) == len(label_names(BY_NAME[reading.metric]))
+    record = msgspec.structs.replace(RECORD, **facts)
+    heard = Heard(place_of(record))
+    measure(record, arrived, heard)
+    for reading in heard.readings:
         found[reading.metric.removeprefix("semantic_health_"), *reading.labels[1:]] = reading.value
     return found
 
@@ -69,8 +71,9 @@ def test_load_phases_and_caches_are_stated() -> None:
 
 def test_new_limits_and_what_will_go_away_are_counted() -> None:
     def told(**notes: Any) -> list[tuple[str, tuple[str, ...], float]]:
-        found = warnings(Exchange(RECORD, RequestFacts(), (), (), 0.0, 0.0, **notes))
-        return [(each.metric.removeprefix("semantic_health_"), each.labels, each.value) for each in found]
+        heard = Heard()
+        warn(Exchange(RECORD, RequestFacts(), (), (), 0.0, 0.0, **notes), heard)
+        return [(each.metric.removeprefix("semantic_health_"), each.labels, each.value) for each in heard.readings]
 
     assert told() == []
     assert told(unknown_headers=("x-ratelimit-mood",), is_deprecated=True) == [

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
-from collector.measures.usage import readings
+from collector.measures.usage import measure
 from collector.model import (
     Reading,
     Usage,
 )
 
-from .records import RECORD
+from .records import RECORD, Heard
 
 
 def read(usage: Usage | None) -> list[Reading]:
-    return list(readings(msgspec.structs.replace(RECORD, usage=usage)))
+    heard = Heard()
+    measure(msgspec.structs.replace(RECORD, usage=usage), heard)
+    return heard.readings
 
 
 def test_every_kind_of_token_that_was_reported_is_counted() -> None:

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.catalogue import BY_NAME, LABELS, VALIDITY_CHECKED, VALIDITY_KINDS, VALIDITY_RESULTS, label_names
-from collector.measures.validity import judgement, readings, tasks, validity
+from collector.measures.validity import judgement, measure, tasks, validity
 from collector.model import (
     Choice,
     Exchange,
     Expectation,
     FrameCounts,
     Judgement,
+    Reading,
     Record,
     Relevance,
     ReportedUsage,
@@ -25,7 +26,10 @@ from collector.model import (
     ToolCall,
     UpstreamFacts,
     ValidationTask,
+    Validity,
 )
+
+from .records import Heard
 
 SCHEMA = b'{"type":"object"}'
 SCHEMA_ID = sha256(SCHEMA).hexdigest()[:12]
@@ -200,20 +204,25 @@ def test_of_calls_under_one_index_the_broken_one_is_told() -> None:
     assert whole.tool_arguments == {"0": "not_json"}
 
 
+def heard(whole: Validity) -> list[Reading]:
+    meters = Heard()
+    measure(whole, meters)
+    return meters.readings
+
+
 def test_readings_count_all_and_rate_only_what_was_checked() -> None:
     whole = validity(
         (*judged("valid", "truncated"), Judgement(2, None, "json_schema", "schema_violation", "s", "required"))
     )
     assert whole is not None
-    made = [(each.metric.removeprefix("semantic_health_"), each.value, each.labels, each.extra)
-            for each in readings(whole, ("default", "m"), ("team",))]  # fmt: skip
+    made = [(each.metric.removeprefix("semantic_health_"), each.value, each.labels) for each in heard(whole)]
     assert made == [
-        ("output_validations_total", 1.0, ("default", "m", "json_schema", "valid"), ("team",)),
-        ("model_output_validity_rate", 1.0, ("default", "m"), ("team",)),
-        ("output_validations_total", 1.0, ("default", "m", "json_schema", "truncated"), ("team",)),
-        ("output_validations_total", 1.0, ("default", "m", "json_schema", "schema_violation"), ("team",)),
-        ("output_validation_failures_total", 1.0, ("default", "m", "required"), ("team",)),
-        ("model_output_validity_rate", 0.0, ("default", "m"), ("team",)),
+        ("output_validations_total", 1.0, ("main", "m-1", "json_schema", "valid")),
+        ("model_output_validity_rate", 1.0, ("main", "m-1")),
+        ("output_validations_total", 1.0, ("main", "m-1", "json_schema", "truncated")),
+        ("output_validations_total", 1.0, ("main", "m-1", "json_schema", "schema_violation")),
+        ("output_validation_failures_total", 1.0, ("main", "m-1", "required")),
+        ("model_output_validity_rate", 0.0, ("main", "m-1")),
     ]
 
 
@@ -223,7 +232,7 @@ def test_readings_count_all_and_rate_only_what_was_checked() -> None:
 )))  # fmt: skip
 def test_readings_fit_the_catalogue_and_numerator_and_denominator_agree(judgements: list[Judgement]) -> None:
     whole = validity(judgements)
-    made = [] if whole is None else list(readings(whole, ("default", "m")))
+    made = [] if whole is None else heard(whole)
     for each in made:
         names = label_names(BY_NAME[each.metric])
         assert len(each.labels) == len(names)

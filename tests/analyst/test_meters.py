@@ -1,9 +1,9 @@
-"""What usual exchanges tell together is what the measures tell of each."""
+"""What exchanges tell through meters is what their readings tell one by one, whenever somebody looks."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import given, settings
@@ -14,15 +14,16 @@ from collector.analyst.analyst import AnalysedRoute, Analyst, Worker
 from collector.analyst.fold import RouteFacts, Rules
 from collector.analyst.ledger import Ledger
 from collector.app import DIALECTS
+from collector.labels import reading_of
 from collector.model import (
     ANY_PROVIDER,
     BytesSeen,
     Event,
     ExchangeEnded,
     Objective,
+    Place,
     Price,
     Rates,
-    Reading,
     RequestSeen,
     ResponseSeen,
 )
@@ -58,11 +59,24 @@ class Clock:
         return 1.7e9 + self.now
 
 
-class Unbound(PrometheusExporter):
-    """Takes every reading by itself."""
+class OneByOne(PrometheusExporter):
+    """Takes every reading by itself, and knows none again."""
 
-    def bind(self, steady: Sequence[Reading], varying: Sequence[Reading], extra: tuple[str, ...] = ()) -> None:
-        return None
+    def meters(self, place: Place | None, extra: tuple[str, ...] = (), trace_id: str | None = None) -> Any:
+        self._meters.clear()
+        return super().meters(None, extra, trace_id) if place is None else Each(self, place, extra, trace_id)
+
+
+class Each(dict[str | tuple[str, ...], Callable[[float], None]]):
+    def __init__(self, exporter: OneByOne, place: Place, extra: tuple[str, ...], trace_id: str | None) -> None:
+        super().__init__()
+        self._exporter, self._place, self._extra, self._trace_id = exporter, place, extra, trace_id
+
+    def __missing__(self, series: str | tuple[str, ...]) -> Callable[[float], None]:
+        def take(value: float) -> None:
+            self._exporter.record_all((reading_of(self._place, series, value),), self._extra, self._trace_id)
+
+        return take
 
 
 class Desk:
@@ -86,10 +100,12 @@ class Desk:
         )
         self.worker = Worker(lambda batches, ended: None)
 
-    def play(self, told: Sequence[list[Event]]) -> None:
+    def play(self, told: Sequence[list[Event]], *, is_watched: bool = False) -> None:
         for events in told:
             self.clock.now += 1.0
             self.analyst.take(self.worker, events)
+            if is_watched:
+                self.exporter.render()
 
 
 @st.composite
@@ -119,21 +135,20 @@ def exchanges(draw: st.DrawFn) -> list[list[Event]]:
     return told
 
 
-@given(exchanges(), st.sampled_from((100, 700, 5000)))
+@given(exchanges(), st.sampled_from((100, 700, 5000)), st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_series_told_together_show_what_they_show_alone(told: list[list[Event]], max_series: int) -> None:
-    together, alone = Desk(PrometheusExporter, max_series), Desk(Unbound, max_series)
-    for desk in (together, alone):
-        desk.play(told)
-    for accept in ("", "application/openmetrics-text; version=1.0.0"):
-        assert together.exporter.render(accept) == alone.exporter.render(accept)
-    for desk in (together, alone):
-        desk.play(told)
-    samples = [[list(family.samples) for family in desk.exporter.registry.collect()] for desk in (together, alone)]
+def test_meters_show_what_readings_show_one_by_one(told: list[list[Event]], max_series: int, is_watched: bool) -> None:
+    metered, alone = Desk(PrometheusExporter, max_series), Desk(OneByOne, max_series)
+    for _ in range(2):
+        metered.play(told, is_watched=is_watched)
+        alone.play(told)
+        for accept in ("", "application/openmetrics-text; version=1.0.0"):
+            assert metered.exporter.render(accept) == alone.exporter.render(accept)
+    samples = [[list(family.samples) for family in desk.exporter.registry.collect()] for desk in (metered, alone)]
     assert samples[0] == samples[1]
 
 
-def test_a_kind_that_comes_again_is_told_by_its_values(monkeypatch: Any) -> None:
+def test_what_was_met_before_is_taken_without_care(monkeypatch: Any) -> None:
     desk = Desk(PrometheusExporter, 5000)
     body = json.dumps({
         "model": "m", "choices": [{"index": 0, "message": {"content": "So."}, "finish_reason": "stop"}],
@@ -151,7 +166,8 @@ def test_a_kind_that_comes_again_is_told_by_its_values(monkeypatch: Any) -> None
         for number in range(5)
     ]
     desk.play(told[:2])
-    monkeypatch.setattr(desk.exporter, "record_all", lambda *readings: None)
+    [meters] = [each for (place, _, _), each in desk.exporter._meters.items() if place is not None]
+    monkeypatch.setattr(meters, "_with_care", None)
     desk.play(told[2:])
     page = desk.exporter.render()[0].decode()
     of = 'model="m",operation="chat"'
