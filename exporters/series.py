@@ -6,6 +6,7 @@ import random
 import statistics
 import sys
 import threading
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -56,7 +57,19 @@ class Series(Protocol):
     def taker(self, now: Now) -> Take: ...
 
 
-class _Sum:
+def _careful(series: Series, now: Now, refuse: Refuse) -> Take:
+    """Adds what fits to the series, and refuses what is negative or no finite number."""
+
+    def take(value: float) -> None:
+        if 0.0 <= value <= LARGEST:
+            series.add(value, now.moment)
+        else:
+            refuse(1)
+
+    return take
+
+
+class _Sum(ABC):
     """Values that wait to be summed up, which is cheaper for many than for each: whoever looks does so, under the
     registry's lock, and the registry every so often.
     """
@@ -76,13 +89,7 @@ class _Sum:
         if not (self._has_exemplars and now.is_traced):
             return self.waiting.append
 
-        def take(value: float) -> None:
-            if 0.0 <= value <= LARGEST:
-                self.add(value, now.moment)
-            else:
-                self._refuse(1)
-
-        return take
+        return _careful(self, now, self._refuse)
 
     def settle(self) -> None:
         """Sum up what waits; at least one value does."""
@@ -95,11 +102,13 @@ class _Sum:
         self.value = reduce(add, values, self.value)
         self._count(values)
 
+    @abstractmethod
     def _keep(self, value: float, exemplar: Exemplar) -> None:
-        raise NotImplementedError
+        """Keep the exemplar of a value."""
 
+    @abstractmethod
     def _count(self, values: list[float]) -> None:
-        raise NotImplementedError
+        """Values were added to the sum."""
 
 
 _waiting = attrgetter("waiting")
@@ -222,13 +231,7 @@ class Window:
                     latest.kept[place] = value
 
     def taker(self, now: Now) -> Take:
-        def take(value: float) -> None:
-            if 0.0 <= value <= LARGEST:
-                self.add(value, now.moment)
-            else:
-                self._refuse(1)
-
-        return take
+        return _careful(self, now, self._refuse)
 
     def slices(self, now: float) -> list[Slice]:
         """Copies of the slices that the window covers at monotonic `now`, oldest first."""
