@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from typing import Any
 
 import pytest
@@ -218,6 +220,31 @@ async def test_the_end_of_an_analyst_is_noticed_whether_or_not_something_is_awai
         await side.analyst.die()
         await side.until(lambda: not tap.connected)
         await side.analyst.start()
+
+
+async def test_a_batch_tries_a_socket_that_was_full_without_waiting_for_a_turn_of_the_loop(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    loop = asyncio.get_running_loop()
+    path = str(tmp_path_factory.mktemp("t") / "s")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        tap = tap_module.Tap(loop, path, 1 << 26, lambda: ProxyVitals(0, "b", 0.0, 0, {}, {}, 0, 0, 0.0))
+        tap.open()
+        analyst, _ = server.accept()
+        with analyst:
+            analyst.setblocking(False)
+            watch = Watch(1)
+            tap.begin(*seen(watch, 10))
+            while not tap._waits_to_write:
+                tap.tell(watch, 100_000, BytesSeen(1, 0.0, True, bytes(100_000)))
+            with contextlib.suppress(BlockingIOError):
+                while analyst.recv(1 << 20):
+                    pass
+            tap.tell(watch, 100_000, BytesSeen(1, 0.0, True, bytes(100_000)))
+            assert analyst.recv(1 << 20), "nothing else ran in between"
+        await tap.close(0.0)
 
 
 def in_doubt(ledger: Ledger, *numbers: int) -> None:
